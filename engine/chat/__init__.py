@@ -1,0 +1,1 @@
+"""Conversations to prompts, with built-in renderers; a template inside a model file is never evaluated."""

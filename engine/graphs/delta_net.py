@@ -1,0 +1,122 @@
+"""Gated DeltaNet (Yang et al., 2024) as the `qwen35` graph uses it: a recurrent memory of fixed size.
+
+The recurrence runs token by token; with the state of one head in cache that is also the fast order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.graphs.graph import Span
+from engine.kernels import Kernels
+from engine.kernels.canon import Floats, exp, l2_norm, rms_norm, sigmoid, silu, softplus
+from engine.linear import Features, Linear
+from engine.memory import DeltaMemory
+
+
+@dataclass(frozen=True)
+class DeltaShape:
+    """Key heads, value heads, the dimension of both, and the taps of the convolution."""
+
+    key_heads: int
+    value_heads: int
+    dim: int
+    taps: int
+
+    @property
+    def key_width(self) -> int:
+        """Width of all keys (and of all queries)."""
+        return self.key_heads * self.dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of all values."""
+        return self.value_heads * self.dim
+
+    @property
+    def channels(self) -> int:
+        """Width of queries, keys and values together, which the convolution runs over."""
+        return 2 * self.key_width + self.value_width
+
+
+@dataclass(frozen=True)
+class DeltaNet:
+    """q, k, v = silu(conv(qkv x)); g = a softplus(alpha x + dt); beta = sigmoid(beta x); delta rule; gated norm.
+
+    `a` is stored as -exp(A_log), so g <= 0 and exp(g) is the decay.
+    """
+
+    shape: DeltaShape
+    qkv: Linear
+    gate: Linear
+    alpha: Linear
+    beta: Linear
+    output: Linear
+    convolution: Floats  # (channels, taps), the last tap is the current token
+    a: Floats  # (value heads,)
+    dt: Floats  # (value heads,)
+    norm: Floats  # (dim,)
+    epsilon: np.float32
+    kernels: Kernels
+
+    def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
+        """Outputs [tokens, width]; advances the spans' memories."""
+        shape = self.shape
+        raw, gate = self.qkv(x), self.gate(x)
+        beta = sigmoid(self.beta(x))
+        decay = exp(self.a * softplus(self.alpha(x) + self.dt))
+        mixed = np.empty((raw.shape[0], shape.value_heads, shape.dim), np.float32)
+        for span in spans:
+            memory = span.memories[layer]
+            assert isinstance(memory, DeltaMemory)
+            inputs = np.concatenate((memory.recent, raw[span.rows]))
+            memory.recent[:] = inputs[len(inputs) - (shape.taps - 1) :]
+            query, key, value = self._heads(silu(self._convolve(inputs)))
+            mixed[span.rows] = self.kernels.delta_rule(
+                memory.state, query, key, value, decay[span.rows], beta[span.rows]
+            )
+        normed = rms_norm(mixed, self.norm, self.epsilon).reshape(mixed.shape[0], -1)
+        return self.output(Features(self.kernels.silu_product(gate, normed), self.kernels))
+
+    def _convolve(self, inputs: Floats) -> Floats:
+        """Causal depthwise convolution of inputs [taps - 1 + tokens, channels], oldest tap first."""
+        tokens = len(inputs) - (self.shape.taps - 1)
+        out = np.zeros((tokens, self.shape.channels), np.float32)
+        for tap in range(self.shape.taps):
+            out += self.convolution[:, tap] * inputs[tap : tap + tokens]
+        return out
+
+    def _heads(self, convolved: Floats) -> tuple[Floats, Floats, Floats]:
+        """Queries and keys of unit length (queries also divided by sqrt(dim)), and values, by head."""
+        shape = self.shape
+        query, key, value = np.split(convolved, (shape.key_width, 2 * shape.key_width), axis=1)
+        query = l2_norm(query.reshape(-1, shape.key_heads, shape.dim), self.epsilon)
+        key = l2_norm(key.reshape(-1, shape.key_heads, shape.dim), self.epsilon)
+        return (
+            query * np.float32(shape.dim**-0.5),
+            key,
+            value.reshape(-1, shape.value_heads, shape.dim),
+        )
+
+    def new_memory(self, context: int) -> DeltaMemory:
+        """Zeros; the size does not depend on the context."""
+        del context
+        shape = self.shape
+        return DeltaMemory(
+            np.zeros((shape.value_heads, shape.dim, shape.dim), np.float32),
+            np.zeros((shape.taps - 1, shape.channels), np.float32),
+        )
+
+    def memory_bytes(self, context: int) -> int:
+        """Bytes of the recurrent state and the convolution's recent inputs."""
+        del context
+        shape = self.shape
+        return 4 * (shape.value_heads * shape.dim**2 + (shape.taps - 1) * shape.channels)
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """The whole memory is copied."""
+        return self.memory_bytes(0)

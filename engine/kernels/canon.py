@@ -1,0 +1,148 @@
+"""The arithmetic contract `canon-1` in NumPy: what every backend must reproduce to the bit.
+
+All values are float32 and every operation is rounded once: no fused multiply-add, no library `exp`, no
+BLAS in anything that rounds. Sums start from +0 and run in a stated order, so that they do not depend on
+threads, blocks or vector width. `docs/arithmetic.md` gives the contract in words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+LANES = 16
+
+# Largest integer activation by precision in bits.
+ACTIVATION_LIMITS = {8: np.float32(127), 16: np.float32(32512)}
+
+_F = np.float32
+_LOG2_E = _F(1.4426950408889634)
+_LN2_HIGH = _F(0.693359375)  # nine significant bits, so that n * _LN2_HIGH is exact
+_LN2_LOW = _F(0.6931471805599453 - 0.693359375)
+_EXP_SERIES = tuple(_F(c) for c in (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1, 1))
+_EXP_LOWEST = _F(-87)  # below: exactly 0
+_EXP_HIGHEST = _F(88)  # above: exp(88)
+_LOG1P_SERIES = tuple(_F(2 / k) for k in (15, 13, 11, 9, 7, 5, 3, 1))
+
+
+def lane_sum(values: Floats) -> Floats:
+    """Sum along the last axis: lane j takes elements j, j+16, … in order, then the lanes fold in halves."""
+    width = values.shape[-1]
+    if width % LANES:
+        padded = np.zeros((*values.shape[:-1], width + -width % LANES), np.float32)
+        padded[..., :width] = values
+        values = padded
+    lanes = values.reshape(*values.shape[:-1], -1, LANES)
+    return fold_lanes(ordered_sum(lanes, -2), -1)
+
+
+def ordered_sum(values: Floats, axis: int) -> Floats:
+    """Sum along an axis that is not the innermost in memory, first to last, starting from +0."""
+    total: Floats = np.add.reduce(values, axis=axis, initial=_F(0))
+    return total
+
+
+def fold_lanes(lanes: Floats, axis: int) -> Floats:
+    """Add sixteen lanes as a tree, lane i with lane i + half: 16, 8, 4, 2, 1."""
+    lanes = np.moveaxis(lanes, axis, 0)
+    half = LANES // 2
+    while half:
+        lanes = lanes[:half] + lanes[half : 2 * half]
+        half //= 2
+    return lanes[0]
+
+
+def exp(values: Floats) -> Floats:
+    """e**x with a Taylor polynomial of degree 7 on |r| <= ln(2)/2; 0 below -87, exp(88) above 88."""
+    bounded = np.minimum(np.maximum(values, _EXP_LOWEST), _EXP_HIGHEST)
+    bounded = np.where(np.isnan(values), _F(0), bounded)
+    power = np.rint(bounded * _LOG2_E)
+    r = (bounded - power * _LN2_HIGH) - power * _LN2_LOW
+    result = np.full_like(r, _EXP_SERIES[0])
+    for coefficient in _EXP_SERIES[1:]:
+        result = result * r + coefficient
+    scale = ((power.astype(np.int32) + 127) << 23).view(np.float32)
+    result = result * scale
+    result = np.where(values < _EXP_LOWEST, _F(0), result)
+    return np.where(np.isnan(values), values, result)
+
+
+def sigmoid(values: Floats) -> Floats:
+    """1 / (1 + exp(-x)), as exp(-|x|) over 1 + exp(-|x|) for negative x."""
+    e = exp(-np.abs(values))
+    return np.where(values < 0, e, _F(1)) / (_F(1) + e)
+
+
+def silu(values: Floats) -> Floats:
+    """x * sigmoid(x)."""
+    return values * sigmoid(values)
+
+
+def softplus(values: Floats) -> Floats:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), and x itself above 20.
+
+    log1p(e) = 2 atanh(z) with z = e / (2 + e) <= 1/3, as an odd series to z**15.
+    """
+    e = exp(-np.abs(values))
+    z = e / (_F(2) + e)
+    square = z * z
+    series = np.full_like(z, _LOG1P_SERIES[0])
+    for coefficient in _LOG1P_SERIES[1:]:
+        series = series * square + coefficient
+    return np.where(values > 20, values, np.maximum(values, _F(0)) + series * z)
+
+
+def rms_norm(x: Floats, weight: Floats, epsilon: np.float32) -> Floats:
+    """x * (1 / sqrt(mean(x²) + epsilon)) * weight along the last axis."""
+    mean = lane_sum(x * x) / _F(x.shape[-1])
+    return x * (_F(1) / np.sqrt(mean + epsilon))[..., None] * weight
+
+
+def l2_norm(x: Floats, epsilon: np.float32) -> Floats:
+    """x * (1 / sqrt(sum(x²) + epsilon)) along the last axis."""
+    return x * (_F(1) / np.sqrt(lane_sum(x * x) + epsilon))[..., None]
+
+
+def hadamard(x: Floats, block: int) -> Floats:
+    """Normalised Sylvester-Walsh-Hadamard transform of each `block` of the last axis, natural order."""
+    values = x.reshape(-1, block)
+    half = 1
+    while half < block:
+        pairs = values.reshape(-1, block // (2 * half), 2, half)
+        values = np.stack((pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]), axis=2)
+        values = values.reshape(-1, block)
+        half *= 2
+    return (values * _F(1 / np.sqrt(block))).reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """Integer activations: `levels` [blocks, tokens, group], `scales` and `sums` [blocks, tokens].
+
+    Levels and sums are integers held in float32.
+    """
+
+    levels: Floats
+    scales: Floats
+    sums: Floats
+
+
+def quantise(x: Floats, group: int, bits: int) -> Quantised:
+    """Round x [tokens, inputs] to integers of magnitude up to 127 (8 bits) or 32512 (16), a scale a block.
+
+    A block whose largest magnitude is 0, or so small that its inverse overflows, becomes zeros with scale
+    0; a block with a value that is not finite becomes zeros with scale NaN.
+    """
+    limit = ACTIVATION_LIMITS[bits]
+    blocks = np.ascontiguousarray(x.reshape(x.shape[0], -1, group).transpose(1, 0, 2))
+    largest = np.max(np.abs(blocks), axis=-1)
+    inverse = limit / largest
+    usable = np.isfinite(inverse) & np.isfinite(largest)
+    levels = np.rint(blocks * np.where(usable, inverse, _F(0))[..., None])
+    levels = np.where(usable[..., None], levels, _F(0))
+    scales = np.where(usable, largest / limit, np.where(np.isfinite(largest), _F(0), _F(np.nan)))
+    return Quantised(levels, scales.astype(np.float32), np.sum(levels, axis=-1, dtype=np.float32))

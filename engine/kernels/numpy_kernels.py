@@ -1,0 +1,258 @@
+"""The NumPy backend: every operation of a graph as `canon-1` defines it, split over a few threads.
+
+Multiplications read expanded float32 weights. Expanding costs more than multiplying, so the backend keeps
+what it expanded as long as the memory that its owner granted lasts, and expands the rest anew each time.
+The exact integer step of packed matrices uses BLAS, which is right in any order: every partial sum is an
+integer below 2**24.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from engine.kernels import canon
+from engine.kernels.canon import LANES, Floats
+from engine.kernels.matrices import DenseMatrix, Matrix, PackedMatrix
+from engine.quantisation import BLOCK_FORMATS, Bytes
+from engine.tensor_types import TensorType
+
+T = TypeVar("T")
+
+_TILE_VALUES = 1 << 19  # float32 values of one intermediate array of a tile: 2 MiB
+_SMALL_WORK = 1 << 18  # weights times tokens below which threads cost more than they give
+
+
+@dataclass
+class NumpyKernels:
+    """`threads` workers; `activation_bits` 8 or 16; up to `expansion_bytes` of expanded weights are kept."""
+
+    threads: int
+    activation_bits: int
+    expansion_bytes: int = 0
+    name: str = "numpy"
+    _kept: dict[Matrix, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        # The workers below split the rows; a second level of threads inside BLAS would only compete.
+        threadpool_limits(1, user_api="blas")
+        self._pool = ThreadPoolExecutor(self.threads, "kernels") if self.threads > 1 else None
+
+    def matrix(self, tensor_type: TensorType, raw: Bytes) -> Matrix:
+        """Prepare a weight matrix from its raw rows, uint8 [rows, row bytes]."""
+        if tensor_type.name in BLOCK_FORMATS:
+            return PackedMatrix(tensor_type, raw)
+        return DenseMatrix(tensor_type, raw)
+
+    def quantise(self, x: Floats, group: int) -> canon.Quantised:
+        """Integer activations of x [tokens, inputs] with one scale a `group` of inputs."""
+        return canon.quantise(x, group, self.activation_bits)
+
+    def multiply_packed(self, matrix: PackedMatrix, x: canon.Quantised) -> Floats:
+        """Products [tokens, rows] of a packed matrix with integer activations."""
+        tokens = x.scales.shape[1]
+        limit = int(canon.ACTIVATION_LIMITS[self.activation_bits])
+        wide = matrix.largest_level * matrix.group * limit >= 1 << 24
+        out = np.empty((tokens, matrix.rows), np.float32)
+
+        def tile(start: int, stop: int) -> None:
+            expanded = self._expanded(matrix, start, stop)
+            blocks = x.scales.shape[0]
+            step = max(1, _TILE_VALUES // (blocks * (stop - start)))
+            for first in range(0, tokens, step):
+                part = slice(first, first + step)
+                out[part, start:stop] = _packed_tile(*expanded, x, part, wide)
+
+        self._over_rows(matrix, tokens, tile)
+        return out
+
+    def multiply_dense(self, matrix: DenseMatrix, x: Floats) -> Floats:
+        """Products [tokens, rows] of a float matrix with x [tokens, inputs]: sixteen lanes, then the tree."""
+        tokens = x.shape[0]
+        padded = np.zeros((tokens, matrix.inputs + -matrix.inputs % LANES), np.float32)
+        padded[:, : matrix.inputs] = x
+        lanes = padded.reshape(tokens, -1, LANES, 1)
+        out = np.empty((tokens, matrix.rows), np.float32)
+
+        def tile(start: int, stop: int) -> None:
+            weights = self._expanded(matrix, start, stop)
+            step = max(1, _TILE_VALUES // 8 // (LANES * (stop - start)))
+            for first in range(0, tokens, step):
+                part = lanes[first : first + step]
+                sums = np.zeros((part.shape[0], LANES, stop - start), np.float32)
+                for group in range(weights.shape[0]):
+                    sums += weights[group] * part[:, group]
+                out[first : first + step, start:stop] = canon.fold_lanes(sums, 1)
+
+        self._over_rows(matrix, tokens, tile)
+        return out
+
+    def attention(self, query: Floats, keys: np.ndarray, values: np.ndarray, scale: np.float32) -> Floats:
+        """Causal attention of the last tokens of a sequence.
+
+        query [tokens, heads, dim] stands for the last positions of keys and values, fp16 [positions, kv
+        heads, dim]; query head h reads kv head h // (heads / kv heads). Returns [tokens, heads, dim].
+        """
+        tokens, heads, dim = query.shape
+        kv_heads = keys.shape[1]
+        out = np.empty((tokens, kv_heads, heads // kv_heads, values.shape[2]), np.float32)
+        grouped = query.reshape(tokens, kv_heads, heads // kv_heads, dim)
+
+        def head(index: int) -> None:
+            out[:, index] = _attend(
+                grouped[:, index],
+                keys[:, index].astype(np.float32),
+                values[:, index].astype(np.float32),
+                scale,
+            )
+
+        self._each(head, kv_heads, query.size * keys.shape[0] // 16)
+        return out.reshape(tokens, heads, values.shape[2])
+
+    def delta_rule(
+        self, state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, beta: Floats
+    ) -> Floats:
+        """Gated delta rule, token by token, on `state` [value heads, key dim, value dim] in place.
+
+        query and key [tokens, key heads, key dim]; value [tokens, value heads, value dim]; decay and beta
+        [tokens, value heads]. Value head h uses key head h mod (key heads). Per token: S = decay S;
+        d = beta (v - S k); S = S + d k; o = S q. Returns o [tokens, value heads, value dim].
+        """
+        heads, key_dim, value_dim = state.shape
+        repeats = heads // key.shape[1]
+        out = np.empty(value.shape, np.float32)
+
+        def some(index: int) -> None:
+            part = slice(heads * index // self.threads, heads * (index + 1) // self.threads)
+            k_heads = np.tile(key, (1, repeats, 1))[:, part]
+            q_heads = np.tile(query, (1, repeats, 1))[:, part]
+            memory = state[part]
+            for t in range(value.shape[0]):
+                memory *= decay[t, part, None, None]
+                read = _over_keys(memory * k_heads[t, :, :, None])
+                delta = beta[t, part, None] * (value[t, part] - read)
+                memory += k_heads[t, :, :, None] * delta[:, None, :]
+                out[t, part] = _over_keys(memory * q_heads[t, :, :, None])
+
+        self._each(some, self.threads, value.shape[0] * heads * key_dim * value_dim)
+        return out
+
+    def silu_product(self, gate: Floats, up: Floats) -> Floats:
+        """silu(gate) ⊙ up."""
+        return canon.silu(gate) * up
+
+    def sigmoid_product(self, gate: Floats, values: Floats) -> Floats:
+        """sigmoid(gate) ⊙ values."""
+        return canon.sigmoid(gate) * values
+
+    def _expanded(self, matrix: Any, start: int, stop: int) -> Any:
+        kept = self._kept.get(matrix)
+        if kept is None:
+            return matrix.expand(start, stop)
+        if isinstance(matrix, DenseMatrix):
+            return kept[..., start:stop]
+        levels, scales, minimums = kept
+        rows = slice(start, stop)
+        return levels[:, rows], scales[:, rows], None if minimums is None else minimums[:, rows]
+
+    def _over_rows(self, matrix: Any, tokens: int, tile: Callable[[int, int], None]) -> None:
+        self._keep(matrix)
+        if matrix in self._kept:
+            rows = -(-matrix.rows // self.threads)
+        else:
+            rows = max(16, min(matrix.rows, (1 << 22) // matrix.inputs))
+        starts = range(0, matrix.rows, rows)
+        self._each(
+            lambda i: tile(starts[i], min(starts[i] + rows, matrix.rows)),
+            len(starts),
+            matrix.rows * matrix.inputs * tokens,
+        )
+
+    def _keep(self, matrix: Any) -> None:
+        if matrix not in self._kept and matrix.expanded_bytes <= self.expansion_bytes:
+            self.expansion_bytes -= matrix.expanded_bytes
+            self._kept[matrix] = matrix.expand(0, matrix.rows)
+
+    def _each(self, task: Callable[[int], None], count: int, work: int) -> None:
+        """Run task(0) … task(count - 1), on the workers when the work is worth it."""
+
+        def quietly(index: int) -> None:
+            # Error states belong to a thread. Overflow is not hidden: it ends in logits that are refused.
+            with np.errstate(all="ignore"):
+                task(index)
+
+        if self._pool is None or count < 2 or work < _SMALL_WORK:
+            for index in range(count):
+                quietly(index)
+        else:
+            list(self._pool.map(quietly, range(count)))
+
+
+def default_threads() -> int:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _packed_tile(
+    levels: Floats, scales: Floats, minimums: Floats | None, x: canon.Quantised, part: slice, wide: bool
+) -> Floats:
+    """One tile of a packed product: [tokens of part, rows]."""
+    weights = levels.transpose(0, 2, 1)  # (blocks, group, rows)
+    integers = x.levels[:, part]
+    if wide:
+        high = np.floor((integers + np.float32(128)) / np.float32(256))
+        low = integers - high * np.float32(256)
+        exact = np.matmul(high, weights).astype(np.int32) * 256 + np.matmul(low, weights).astype(np.int32)
+        dots = exact.astype(np.float32)
+    else:
+        dots = np.matmul(integers, weights)  # (blocks, tokens, rows)
+    x_scales = x.scales[:, part, None]
+    terms: Floats = dots * (scales[:, None, :] * x_scales)
+    if minimums is not None:
+        terms = terms + x.sums[:, part, None] * (minimums[:, None, :] * x_scales)
+    return canon.ordered_sum(terms, 0)
+
+
+def _over_keys(products: Floats) -> Floats:
+    """Lane sum over the key axis of products [heads, key dim, value dim]."""
+    heads, key_dim, value_dim = products.shape
+    lanes = products.reshape(heads, key_dim // LANES, LANES, value_dim)
+    return canon.fold_lanes(canon.ordered_sum(lanes, 1), 1)
+
+
+def _attend(query: Floats, keys: Floats, values: Floats, scale: np.float32) -> Floats:
+    """Attention of one kv head: query [tokens, heads, dim], keys and values [positions, dim]."""
+    tokens, heads, dim = query.shape
+    positions = keys.shape[0]
+    groups = -(-dim // LANES)
+    lane_keys = np.zeros((groups * LANES, positions), np.float32)
+    lane_keys[:dim] = keys.T
+    lane_keys = lane_keys.reshape(groups, LANES, positions)
+    lane_query = np.zeros((tokens, heads, groups * LANES), np.float32)
+    lane_query[..., :dim] = query
+    lane_query = lane_query.reshape(tokens, heads, groups, LANES, 1)
+    past = positions - tokens
+    out = np.empty((tokens, heads, values.shape[1]), np.float32)
+    step = max(1, _TILE_VALUES // (heads * LANES * positions))
+    for first in range(0, tokens, step):
+        part = slice(first, min(first + step, tokens))
+        sums = np.zeros((part.stop - first, heads, LANES, positions), np.float32)
+        for group in range(groups):
+            sums += lane_keys[group] * lane_query[part, :, group]
+        scores = canon.fold_lanes(sums, 2) * scale
+        future = np.arange(positions) > past + np.arange(first, part.stop)[:, None]
+        scores[np.broadcast_to(future[:, None, :], scores.shape)] = -np.inf
+        weights = canon.exp(scores - np.max(scores, axis=-1, keepdims=True))
+        for t in range(part.stop - first):
+            seen = past + first + t + 1
+            mixed = canon.ordered_sum(weights[t, :, :seen, None] * values[:seen], -2)
+            out[first + t] = mixed / canon.lane_sum(weights[t, :, :seen])[:, None]
+    return out

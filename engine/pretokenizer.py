@@ -1,0 +1,68 @@
+"""Splits text into the pieces within which byte pairs may merge, by the rule that the file names.
+
+Each rule is one regular expression over Unicode text (no normalisation). The module knows nothing of
+vocabularies; every character of the text ends up in exactly one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import regex
+
+from engine.errors import UnsupportedTokenizerError
+
+# A contraction; one optional leading character and letters; one digit; other characters with the line
+# breaks after them; line breaks with the space before them; space up to the last before a word; space.
+_QWEN2 = (
+    r"'(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])"
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"
+    r"|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+# As qwen2, but combining marks count as letters.
+_QWEN35 = (
+    r"'(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])"
+    r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"
+    r"|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+# The rule is defined as two passes: digits apart first, then GPT-2's expression on what lies between.
+# In one pass a digit therefore ends the text for "space up to the last before a word".
+_SMOLLM = (
+    r"'(?:s|t|re|ve|m|ll|d)"
+    r"| ?\p{L}+"
+    r"|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+"
+    r"|\s+(?![^\s\p{N}])"
+    r"|\s+"
+)
+
+_PATTERNS = {
+    "qwen2": _QWEN2,
+    "qwen35": _QWEN35,
+    "smollm": _SMOLLM,
+    # Declared by other models, the same rule by definition.
+    "refact": _SMOLLM,
+    "starcoder": _SMOLLM,
+}
+
+
+def pattern_of(name: str) -> regex.Pattern[str]:
+    """The compiled rule of a `tokenizer.ggml.pre` name; unknown names are refused."""
+    if name not in _PATTERNS:
+        raise UnsupportedTokenizerError(
+            f"tokenizer.ggml.pre names the pre-tokenizer {name!r}; supported are {', '.join(_PATTERNS)}"
+        )
+    return regex.compile(_PATTERNS[name])
+
+
+def split(pattern: regex.Pattern[str], text: str) -> Iterator[str]:
+    """The pieces of `text` in order; joined, they are the text."""
+    return (match.group() for match in pattern.finditer(text))
