@@ -61,7 +61,7 @@ class Decoder:
 
         `check` is called before every layer and may raise. On any exception the states of this call are
         left broken: their tokens are unchanged, their memories must be restored or cleared.
-        Raises InvalidInputError for an unknown token, an empty step or a full context, before any change.
+        Raises InvalidInputError for an unknown token, an empty batch or step or a full context, before any change.
         """
         self._validate(steps)
         spans: list[Span] = []
@@ -83,6 +83,8 @@ class Decoder:
         return np.split(logits, np.cumsum(counts)[:-1])
 
     def _validate(self, steps: Sequence[Step]) -> None:
+        if not steps:
+            raise InvalidInputError("a batch needs at least one step")
         if len({id(step.state) for step in steps}) != len(steps):
             raise InvalidInputError("a state can take part in a batch only once")
         for step in steps:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from engine.errors import MetadataError, UnsupportedContractError
 from engine.gguf import Metadata
-from engine.kernels.canon import Floats, hadamard
+from engine.kernels import Kernels
+from engine.kernels.canon import Floats
 
 _PREFIX = "prism.hadamard."
 _TRANSFORM = "normalized-sylvester-walsh-hadamard"
@@ -31,16 +32,15 @@ class Rotation:
 
     block: int
     signs: Floats  # (width,)
-    order: NDArray[np.intp] | None = None  # features are taken in this order first
+    order: NDArray[np.int64] | None = None  # features are taken in this order first
 
-    def apply(self, x: Floats) -> Floats:
+    def apply(self, x: Floats, kernels: Kernels) -> Floats:
         """H (signs ⊙ x[order]) for x [tokens, width]."""
-        ordered = x if self.order is None else x[:, self.order]
-        return hadamard(ordered * self.signs, self.block)
+        return kernels.hadamard(x, self.order, self.signs, None, self.block)
 
-    def invert(self, z: Floats) -> Floats:
+    def invert(self, z: Floats, kernels: Kernels) -> Floats:
         """signs ⊙ (H z) for z [tokens, width]."""
-        return hadamard(z, self.block) * self.signs
+        return kernels.hadamard(z, None, None, self.signs, self.block)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class HadamardContract:
     grouped_values: bool | None
     _rotations: dict[tuple[int, bool], Rotation] = field(default_factory=dict)
 
-    def rotation(self, name: str, width: int, order: NDArray[np.intp] | None = None) -> Rotation | None:
+    def rotation(self, name: str, width: int, order: NDArray[np.int64] | None = None) -> Rotation | None:
         """The rotation of the input of tensor `name`, None if it is not folded.
 
         `order` is the permutation that this tensor needs first; one rotation is shared by all tensors of

@@ -1,17 +1,20 @@
 """Projections: a weight matrix with the rotation its input needs, and inputs that share what they derive.
 
 Several projections read one activation (query, key and value; gate and up), and each may need it rotated
-and rounded to integers. `Features` derives each form once.
+and rounded to integers. `Features` derives each form once, and `project` multiplies in one call what
+shares a form.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from engine.hadamard import Rotation
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats, Quantised
-from engine.kernels.matrices import DenseMatrix, Matrix, PackedMatrix
+from engine.kernels.canon import Floats
+from engine.kernels.matrices import Matrix
 
 
 class Features:
@@ -19,23 +22,21 @@ class Features:
 
     def __init__(self, values: Floats, kernels: Kernels) -> None:
         self.values = values
-        self._kernels = kernels
-        self._rotated: dict[Rotation, Features] = {}
-        self._quantised: dict[int, Quantised] = {}
+        self.kernels = kernels
+        self._forms: dict[tuple[Rotation | None, Hashable], Any] = {(None, None): values}
 
-    def rotated(self, rotation: Rotation | None) -> Features:
-        """These activations as a matrix folded with `rotation` takes them."""
-        if rotation is None:
-            return self
-        if rotation not in self._rotated:
-            self._rotated[rotation] = Features(rotation.apply(self.values), self._kernels)
-        return self._rotated[rotation]
-
-    def quantised(self, group: int) -> Quantised:
-        """Integer activations with one scale a `group` of inputs."""
-        if group not in self._quantised:
-            self._quantised[group] = self._kernels.quantise(self.values, group)
-        return self._quantised[group]
+    def in_form(self, rotation: Rotation | None, form: Hashable) -> Any:
+        """These activations as a matrix folded with `rotation` multiplies them in `form`."""
+        key = (rotation, form)
+        found = self._forms.get(key)
+        if found is None:
+            if form is not None:
+                found = self.kernels.integers(self.in_form(rotation, None), form)
+            else:
+                assert rotation is not None
+                found = rotation.apply(self.values, self.kernels)
+            self._forms[key] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,23 @@ class Linear:
 
     matrix: Matrix
     rotation: Rotation | None
-    kernels: Kernels
+    form: Hashable  # what the backend multiplies this matrix with
 
     def __call__(self, x: Features) -> Floats:
         """Products float32 [tokens, rows]."""
-        inputs = x.rotated(self.rotation)
-        if isinstance(self.matrix, PackedMatrix):
-            return self.kernels.multiply_packed(self.matrix, inputs.quantised(self.matrix.group))
-        assert isinstance(self.matrix, DenseMatrix)
-        return self.kernels.multiply_dense(self.matrix, inputs.values)
+        return x.kernels.multiply((self.matrix,), x.in_form(self.rotation, self.form))[0]
+
+
+def project(x: Features, *linears: Linear) -> list[Floats]:
+    """The products of several projections of one input, those next to each other in one call."""
+    out: list[Floats] = []
+    first = 0
+    while first < len(linears):
+        rotation, form = linears[first].rotation, linears[first].form
+        last = first + 1
+        while last < len(linears) and linears[last].rotation is rotation and linears[last].form == form:
+            last += 1
+        matrices = tuple(linear.matrix for linear in linears[first:last])
+        out += x.kernels.multiply(matrices, x.in_form(rotation, form))
+        first = last
+    return out

@@ -59,10 +59,14 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(pin, table.get("name"), table.get("chat_template"))
 
 
-def format_manifest(manifest: Manifest, folder: Path, facts: Sequence[str] = ()) -> str:
-    """The manifest as TOML, to be kept in `folder`; `facts` become comment lines at its top."""
+def format_manifest(manifest: Manifest, folder: Path | None = None, facts: Sequence[str] = ()) -> str:
+    """The manifest as TOML; `facts` become comment lines at its top.
+
+    A model inside `folder`, where the manifest will be kept, is named relative to it.
+    """
     model = manifest.pin.path
-    path = model.relative_to(folder).as_posix() if model.is_relative_to(folder) else str(model)
+    inside = folder is not None and model.is_relative_to(folder)
+    path = model.relative_to(folder or model).as_posix() if inside else str(model)
     lines = [*(f"# {fact}" for fact in facts), f"schema = {SCHEMA}"]
     lines += [
         f"path = {_quoted(path)}",

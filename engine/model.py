@@ -17,7 +17,7 @@ from engine.gguf import Metadata, parse_header
 from engine.graphs import llama, qwen3, qwen35
 from engine.graphs.graph import Graph
 from engine.hadamard import read_contract
-from engine.kernels import Kernels, default_threads
+from engine.kernels import Kernels, choose_kernels, default_threads, kernel_name
 from engine.layout import prove_layout, refuse_unknown_contracts
 from engine.tokenizer import Tokenizer
 from engine.weights import Weights
@@ -65,6 +65,7 @@ def load_model(
     context: int | None = None,
     activation_bits: int = DEFAULT_ACTIVATION_BITS,
     threads: int | None = None,
+    kernel: str | None = None,
     chat_template: str | None = None,
     progress: Progress | None = None,
 ) -> Model:
@@ -79,6 +80,7 @@ def load_model(
         raise InvalidInputError(f"activation bits are {activation_bits}; expected 8 or 16", "activation_bits")
     if threads is not None and not 1 <= threads <= 256:
         raise InvalidInputError(f"threads are {threads}; expected 1 to 256", "threads")
+    kernel_name(kernel)
     file = read_verified(pin, memory_bytes, progress)
     header = parse_header(file.data, pin.nbytes)
     metadata = header.metadata
@@ -91,7 +93,9 @@ def load_model(
         )
     tensors = prove_layout(header, pin.nbytes, file.data)
     length = resolve_context(metadata, architecture, context)
-    kernels = Kernels(threads or default_threads(), activation_bits, memory_bytes - pin.nbytes)
+    kernels = choose_kernels(
+        kernel, threads or default_threads(), activation_bits, memory_bytes - pin.nbytes
+    )
     contract = read_contract(metadata, {name: tensor.shape for name, tensor in tensors.items()})
     tokenizer = Tokenizer.from_metadata(metadata)
     weights = Weights(tensors, file.data, kernels, contract)

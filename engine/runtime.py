@@ -78,6 +78,15 @@ class Completion:
     decode_seconds: float
 
 
+@dataclass
+class _Undo:
+    """What a request needs to leave no trace: state, retained checkpoint and sampler from before it."""
+
+    state: Checkpoint
+    retained: Checkpoint | None
+    sampler: Sampler
+
+
 class Runtime:
     """One sequence of one decoder. Not thread-safe: one thread makes all calls.
 
@@ -170,19 +179,18 @@ class Runtime:
                 raise DeadlineError("the request's deadline passed")
 
         saved_sampler = sampler.clone()
-        reused, base = self._plan(prompt)
-        rollback = self._rollback(reused, base)
-        saved_retained = self._retained
+        reused, from_retained = self._plan(prompt)
+        undo = _Undo(self._rollback(reused, from_retained), self._retained, saved_sampler)
         try:
             check()
-            self._rewind(reused, base)
+            self._rewind(reused, from_retained)
             begin = time.monotonic()
-            logits = self._prefill(prompt, options, rollback.nbytes, check, on_prefill)
+            logits = self._prefill(prompt, options, undo, check, on_prefill)
             middle = time.monotonic()
             emitted, finish, stop = self._decode(logits, options, sampler, check, on_token)
         except BaseException:
-            sampler.restore(saved_sampler)
-            self._recover(rollback, saved_retained)
+            sampler.restore(undo.sampler)
+            self._recover(undo)
             raise
         return Completion(
             tuple(emitted),
@@ -194,8 +202,8 @@ class Runtime:
             time.monotonic() - middle,
         )
 
-    def _plan(self, prompt: Sequence[int]) -> tuple[int, Checkpoint | None]:
-        """How many prompt tokens the state can keep, and the checkpoint through which it gets there.
+    def _plan(self, prompt: Sequence[int]) -> tuple[int, bool]:
+        """How many prompt tokens the state can keep, and whether it needs the retained checkpoint for that.
 
         The last prompt token is always evaluated: its logits are the first to sample from.
         """
@@ -206,43 +214,44 @@ class Runtime:
                 break
             common += 1
         if common == len(held) or not self._state.recurrent:
-            return common, None
+            return common, False
         if self._retained is not None and len(self._retained.tokens) <= common:
-            return len(self._retained.tokens), self._retained
-        return 0, None
+            return len(self._retained.tokens), True
+        return 0, False
 
-    def _rollback(self, reused: int, base: Checkpoint | None) -> Checkpoint:
+    def _rollback(self, reused: int, from_retained: bool) -> Checkpoint:
         """A checkpoint of the committed state that survives rewriting positions from `reused` on.
 
         What does not fit the budget is forgotten first: the state shrinks to the part that is reused.
         """
-        retained = base.nbytes if base is not None else 0
+        retained = self._retained.nbytes if self._retained is not None else 0
         if self._state.checkpoint_bytes(reused) + retained > self._budget:
-            self._rewind(reused, base)
+            self._rewind(reused, from_retained)
         return self._state.checkpoint(reused)
 
-    def _rewind(self, reused: int, base: Checkpoint | None) -> None:
-        if base is not None:
-            self._state.restore(base)
+    def _rewind(self, reused: int, from_retained: bool) -> None:
+        if self._retained is not None and from_retained:
+            self._state.restore(self._retained)
         elif reused != len(self._state.tokens):
             self._state.truncate(reused)
         if self._retained is not None and len(self._retained.tokens) > reused:
             self._retained = None
 
-    def _recover(self, rollback: Checkpoint, retained: Checkpoint | None) -> None:
+    def _recover(self, undo: _Undo) -> None:
         try:
-            self._state.restore(rollback)
+            self._state.restore(undo.state)
         except BaseException as error:
             self.poisoned = True
             raise PoisonedError("the state could not be restored after a fault") from error
         held = len(self._state.tokens)
+        retained = undo.retained
         self._retained = retained if retained is not None and len(retained.tokens) <= held else None
 
     def _prefill(
         self,
         prompt: Sequence[int],
         options: GenerationOptions,
-        rollback_bytes: int,
+        undo: _Undo,
         check: Callable[[], None],
         on_prefill: Callable[[int, int], None] | None,
     ) -> Floats:
@@ -255,7 +264,7 @@ class Runtime:
                 end = options.stable_prefix
             self.decoder.evaluate([Step(state, prompt[done:end], "none")], check)
             if end == options.stable_prefix:
-                self._retain(rollback_bytes)
+                self._retain(undo)
             if on_prefill is not None:
                 on_prefill(end, len(prompt))
         logits = self.decoder.evaluate([Step(state, prompt[last:])], check)[0][0]
@@ -263,12 +272,20 @@ class Runtime:
             on_prefill(len(prompt), len(prompt))
         return logits
 
-    def _retain(self, rollback_bytes: int) -> None:
-        """Keep a checkpoint of a recurrent state here; any other state can be truncated to here anyway."""
+    def _retain(self, undo: _Undo) -> None:
+        """Keep a checkpoint of a recurrent state here; any other state can be truncated to here anyway.
+
+        Where the budget does not hold the old one too, that one goes first, for good.
+        """
         state = self._state
         length = len(state.tokens)
-        if state.recurrent and state.checkpoint_bytes(length) + rollback_bytes <= self._budget:
-            self._retained = state.checkpoint(length)
+        needed = state.checkpoint_bytes(length) + undo.state.nbytes
+        if not state.recurrent or needed > self._budget:
+            return
+        if undo.retained is not None and needed + undo.retained.nbytes > self._budget:
+            undo.retained = None
+        self._retained = None  # freed before the new copy is made
+        self._retained = state.checkpoint(length)
 
     def _decode(
         self,

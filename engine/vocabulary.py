@@ -84,7 +84,7 @@ class Vocabulary:
         spelling = self._spellings[token]
         if self._types[token] in (TokenType.NORMAL, TokenType.BYTE):
             return spelling.translate(_BYTE_OF).encode("latin-1")
-        return spelling.encode("utf-8", "surrogateescape")
+        return spelling.encode("utf-8")
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         """The pieces of all tokens, joined; not necessarily whole UTF-8 characters."""
@@ -133,7 +133,7 @@ def _check_sizes(spellings: list[str]) -> None:
         raise MetadataError(f"{TOKENS} has {len(spellings)} entries; 1 to {MAX_TOKENS} are allowed")
     if max(map(len, spellings)) > MAX_PIECE_BYTES:
         raise MetadataError(f"{TOKENS} has an entry of more than {MAX_PIECE_BYTES} characters")
-    total = len("".join(spellings).encode("utf-8", "surrogateescape"))
+    total = len("".join(spellings).encode("utf-8"))
     if total > MAX_VOCABULARY_BYTES:
         raise MetadataError(f"{TOKENS} holds {total} bytes; at most {MAX_VOCABULARY_BYTES} are allowed")
 

@@ -39,17 +39,17 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
-    def linear(self, name: str, inputs: int, rows: int, order: NDArray[np.intp] | None = None) -> Linear:
+    def linear(self, name: str, inputs: int, rows: int, order: NDArray[np.int64] | None = None) -> Linear:
         """The projection of matrix `name` [rows, inputs]; `order` permutes a folded matrix's inputs first."""
         matrix = self.matrix(name, inputs, rows)
-        return Linear(matrix, self.rotation(name, inputs, order), self.kernels)
+        return Linear(matrix, self.rotation(name, inputs, order), self.kernels.form(matrix))
 
     def matrix(self, name: str, inputs: int, rows: int) -> Matrix:
         """The matrix `name` [rows, inputs]."""
         tensor = self._take(name, (inputs, rows))
         return self.kernels.matrix(tensor.type, self._raw(tensor))
 
-    def rotation(self, name: str, inputs: int, order: NDArray[np.intp] | None = None) -> Rotation | None:
+    def rotation(self, name: str, inputs: int, order: NDArray[np.int64] | None = None) -> Rotation | None:
         """How the contract rotates the input of tensor `name`, if it does."""
         return None if self.contract is None else self.contract.rotation(name, inputs, order)
 

@@ -1,1 +1,20 @@
 """Conversations to prompts, with built-in renderers; a template inside a model file is never evaluated."""
+
+from engine.chat.encoding import EncodedChat, encode_chat
+from engine.chat.messages import ChatOptions, Message, Role
+from engine.chat.recognition import TEMPLATES, recognise
+from engine.chat.rendering import ChatTemplate, Control, RenderedChat, Text
+
+__all__ = [
+    "TEMPLATES",
+    "ChatOptions",
+    "ChatTemplate",
+    "Control",
+    "EncodedChat",
+    "Message",
+    "RenderedChat",
+    "Role",
+    "Text",
+    "encode_chat",
+    "recognise",
+]

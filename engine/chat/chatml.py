@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from engine.chat.messages import ChatOptions, Message, check_messages
 from engine.chat.rendering import ChatTemplate, RenderedChat, Turns
-from engine.errors import InvalidInputError
 
 
 class ChatMl(ChatTemplate):
@@ -24,11 +23,9 @@ class ChatMl(ChatTemplate):
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
         """The messages as they are; thinking is off unless the format has it and the caller wants it."""
         check_messages(messages)
-        refuse_reasoning_effort(self.name, options)
-        if options.enable_thinking and not self._think_blocks:
-            raise InvalidInputError(
-                f"the chat template {self.name!r} has no thinking mode", "enable_thinking"
-            )
+        options.refuse(self.name, "reasoning_effort")
+        if not self._think_blocks:
+            options.refuse(self.name, "enable_thinking", "preserve_thinking")
         turns = Turns()
         if self._default_system is not None and messages[0].role != "system":
             turns.turn("system", self._default_system)
@@ -39,14 +36,3 @@ class ChatMl(ChatTemplate):
             else:
                 turns.turn(message.role, message.content)
         return turns.finish(options, bool(options.enable_thinking) if self._think_blocks else None)
-
-    def _refuse_thinking(self, options: ChatOptions) -> None:
-        for field in ("enable_thinking", "preserve_thinking"):
-            if getattr(options, field):
-                raise InvalidInputError(f"the chat template {self.name!r} has no thinking mode", field)
-
-
-def refuse_reasoning_effort(name: str, options: ChatOptions) -> None:
-    """Refuse an effort that the template would have to ignore."""
-    if options.reasoning_effort is not None:
-        raise InvalidInputError(f"the chat template {name!r} knows no reasoning effort", "reasoning_effort")

@@ -38,6 +38,12 @@ class ChatOptions:
     preserve_thinking: bool | None = None
     add_generation_prompt: bool = True
 
+    def refuse(self, template: str, *fields: str) -> None:
+        """Refuse wishes that the named template could only ignore."""
+        for field in fields:
+            if getattr(self, field) not in (None, False):
+                raise InvalidInputError(f"the chat template {template!r} does not support {field}", field)
+
 
 def check_messages(messages: Sequence[Message]) -> None:
     """Refuse an empty conversation, unknown roles and anything but text, naming the message."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.chat.chatml import refuse_reasoning_effort
 from engine.chat.messages import ChatOptions, Message, check_messages
 from engine.chat.rendering import END_THINK, THINK, ChatTemplate, RenderedChat, Turns
-from engine.errors import InvalidInputError
 
 
 class Qwen3(ChatTemplate):
@@ -24,12 +22,9 @@ class Qwen3(ChatTemplate):
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
         """Any order of roles; a system message anywhere is a turn of its own."""
         check_messages(messages)
-        refuse_reasoning_effort(self.name, options)
-        refuse_preserve_thinking(self.name, options)
-        if self._never_thinks and options.enable_thinking:
-            raise InvalidInputError(
-                f"the chat template {self.name!r} always disables thinking", "enable_thinking"
-            )
+        options.refuse(self.name, "reasoning_effort", "preserve_thinking")
+        if self._never_thinks:
+            options.refuse(self.name, "enable_thinking")
         turns = Turns()
         last_query = last_query_index(messages, [message.content for message in messages])
         for index, message in enumerate(messages):
@@ -65,9 +60,3 @@ def reasoning_and_content(message: Message, content: str) -> tuple[str, str]:
         return "", content
     reasoning = before.rstrip("\n").split(THINK)[-1].lstrip("\n")
     return reasoning, content.split(END_THINK)[-1].lstrip("\n")
-
-
-def refuse_preserve_thinking(name: str, options: ChatOptions) -> None:
-    """Refuse to promise what the template cannot do."""
-    if options.preserve_thinking:
-        raise InvalidInputError(f"the chat template {name!r} cannot preserve thinking", "preserve_thinking")

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.chat.chatml import refuse_reasoning_effort
 from engine.chat.messages import ChatOptions, Message, check_messages
-from engine.chat.qwen3 import last_query_index, reasoning_and_content, refuse_preserve_thinking
+from engine.chat.qwen3 import last_query_index, reasoning_and_content
 from engine.chat.rendering import ChatTemplate, RenderedChat, Turns
 from engine.errors import InvalidInputError
 
@@ -40,9 +39,9 @@ class Qwen35(ChatTemplate):
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
         """A system message only first; at least one message must be a user's own."""
         check_messages(messages)
-        refuse_reasoning_effort(self.name, options)
+        options.refuse(self.name, "reasoning_effort")
         if not self._can_preserve:
-            refuse_preserve_thinking(self.name, options)
+            options.refuse(self.name, "preserve_thinking")
         turns = Turns()
         if messages[0].role == "system":
             turns.turn("system", messages[0].content.strip())

@@ -53,7 +53,7 @@ def recognise(template: str | None, name: str | None = None) -> ChatTemplate:
         raise UnsupportedTemplateError(
             f"the model file has no chat template; choose one with --chat-template NAME, {available}"
         )
-    digest = sha256(template.encode("utf-8", "surrogateescape")).hexdigest()
+    digest = sha256(template.encode("utf-8")).hexdigest()
     if digest not in DIGESTS:
         raise UnsupportedTemplateError(
             f"the model file's chat template (SHA-256 {digest}) is not a known one; "

@@ -10,8 +10,8 @@ import numpy as np
 from engine.graphs.graph import Span
 from engine.graphs.rope import RopeTable
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats, rms_norm
-from engine.linear import Features, Linear
+from engine.kernels.canon import Floats
+from engine.linear import Features, Linear, project
 from engine.memory import AttentionMemory
 
 
@@ -48,32 +48,28 @@ class Attention:
 
     def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; appends the rows' keys and values to the spans' memories."""
-        shape = self.shape
-        query = self.query(x).reshape(-1, shape.heads, shape.key_dim * (2 if self.gated else 1))
-        key = self.key(x).reshape(-1, shape.kv_heads, shape.key_dim)
-        value = self.value(x).reshape(-1, shape.kv_heads, shape.value_dim)
+        shape, kernels = self.shape, self.kernels
+        projected = project(x, self.query, self.key, self.value)
+        query = projected[0].reshape(-1, shape.heads, shape.key_dim * (2 if self.gated else 1))
+        key = projected[1].reshape(-1, shape.kv_heads, shape.key_dim)
+        value = projected[2].reshape(-1, shape.kv_heads, shape.value_dim)
         gate = query[..., shape.key_dim :]
         query = query[..., : shape.key_dim]
-        if self.query_norm is not None:
-            query = rms_norm(query, self.query_norm, self.epsilon)
-        if self.key_norm is not None:
-            key = rms_norm(key, self.key_norm, self.epsilon)
-        mixed = np.empty((query.shape[0], shape.heads, shape.value_dim), np.float32)
+        parts = []
         for span in spans:
             memory = span.memories[layer]
             assert isinstance(memory, AttentionMemory)
-            end = span.position + span.stop - span.start
-            memory.keys[span.position : end] = self.rope.rotate(key[span.rows], span.position)
-            memory.values[span.position : end] = value[span.rows]
-            mixed[span.rows] = self.kernels.attention(
-                self.rope.rotate(query[span.rows], span.position),
-                memory.keys[:end],
-                memory.values[:end],
-                self.scale,
-            )
+            rows, end = span.rows, span.position + span.stop - span.start
+            rope = self.rope.rows(span.position, span.stop - span.start)
+            new = slice(span.position, end)
+            kernels.store_heads(key[rows], self.key_norm, self.epsilon, rope, memory.keys[new])
+            kernels.store(value[rows], memory.values[new])
+            turned = kernels.heads(query[rows], self.query_norm, self.epsilon, rope)
+            parts.append(kernels.attention(turned, memory.keys[:end], memory.values[:end], self.scale))
+        mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.gated:
-            mixed = self.kernels.sigmoid_product(gate, mixed)
-        return self.output(Features(mixed.reshape(mixed.shape[0], -1), self.kernels))
+            mixed = kernels.sigmoid_product(gate, mixed)
+        return self.output(Features(mixed.reshape(mixed.shape[0], -1), kernels))
 
     def new_memory(self, context: int) -> AttentionMemory:
         """Room for `context` positions, untouched until used."""

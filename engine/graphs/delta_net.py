@@ -12,8 +12,8 @@ import numpy as np
 
 from engine.graphs.graph import Span
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats, exp, l2_norm, rms_norm, sigmoid, silu, softplus
-from engine.linear import Features, Linear
+from engine.kernels.canon import Floats
+from engine.linear import Features, Linear, project
 from engine.memory import DeltaMemory
 
 
@@ -55,7 +55,7 @@ class DeltaNet:
     alpha: Linear
     beta: Linear
     output: Linear
-    convolution: Floats  # (channels, taps), the last tap is the current token
+    convolution: Floats  # (taps, channels), the last tap is the current token
     a: Floats  # (value heads,)
     dt: Floats  # (value heads,)
     norm: Floats  # (dim,)
@@ -64,41 +64,33 @@ class DeltaNet:
 
     def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; advances the spans' memories."""
-        shape = self.shape
-        raw, gate = self.qkv(x), self.gate(x)
-        beta = sigmoid(self.beta(x))
-        decay = exp(self.a * softplus(self.alpha(x) + self.dt))
-        mixed = np.empty((raw.shape[0], shape.value_heads, shape.dim), np.float32)
+        shape, kernels = self.shape, self.kernels
+        raw, gate, alpha, beta = project(x, self.qkv, self.gate, self.alpha, self.beta)
+        decay, strength = kernels.gates(alpha, beta, self.a, self.dt)
+        parts = []
         for span in spans:
             memory = span.memories[layer]
             assert isinstance(memory, DeltaMemory)
             inputs = np.concatenate((memory.recent, raw[span.rows]))
             memory.recent[:] = inputs[len(inputs) - (shape.taps - 1) :]
-            query, key, value = self._heads(silu(self._convolve(inputs)))
-            mixed[span.rows] = self.kernels.delta_rule(
-                memory.state, query, key, value, decay[span.rows], beta[span.rows]
-            )
-        normed = rms_norm(mixed, self.norm, self.epsilon).reshape(mixed.shape[0], -1)
-        return self.output(Features(self.kernels.silu_product(gate, normed), self.kernels))
-
-    def _convolve(self, inputs: Floats) -> Floats:
-        """Causal depthwise convolution of inputs [taps - 1 + tokens, channels], oldest tap first."""
-        tokens = len(inputs) - (self.shape.taps - 1)
-        out = np.zeros((tokens, self.shape.channels), np.float32)
-        for tap in range(self.shape.taps):
-            out += self.convolution[:, tap] * inputs[tap : tap + tokens]
-        return out
+            heads = self._heads(kernels.convolve(inputs, self.convolution))
+            rows = span.rows
+            parts.append(kernels.delta_rule(memory.state, *heads, decay[rows], strength[rows]))
+        mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        normed = kernels.rms_norm(mixed, None, self.norm, self.epsilon).reshape(mixed.shape[0], -1)
+        return self.output(Features(kernels.silu_product(gate, normed), kernels))
 
     def _heads(self, convolved: Floats) -> tuple[Floats, Floats, Floats]:
         """Queries and keys of unit length (queries also divided by sqrt(dim)), and values, by head."""
         shape = self.shape
-        query, key, value = np.split(convolved, (shape.key_width, 2 * shape.key_width), axis=1)
-        query = l2_norm(query.reshape(-1, shape.key_heads, shape.dim), self.epsilon)
-        key = l2_norm(key.reshape(-1, shape.key_heads, shape.dim), self.epsilon)
+        ends = (shape.key_width, 2 * shape.key_width)
+        query = convolved[:, : ends[0]].reshape(-1, shape.key_heads, shape.dim)
+        key = convolved[:, ends[0] : ends[1]].reshape(-1, shape.key_heads, shape.dim)
+        value = convolved[:, ends[1] :].reshape(-1, shape.value_heads, shape.dim)
         return (
-            query * np.float32(shape.dim**-0.5),
-            key,
-            value.reshape(-1, shape.value_heads, shape.dim),
+            self.kernels.unit_heads(query, self.epsilon, np.float32(shape.dim**-0.5)),
+            self.kernels.unit_heads(key, self.epsilon, np.float32(1)),
+            np.ascontiguousarray(value),
         )
 
     def new_memory(self, context: int) -> DeltaMemory:

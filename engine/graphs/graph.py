@@ -15,9 +15,9 @@ import numpy as np
 
 from engine.hadamard import Rotation
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats, rms_norm
+from engine.kernels.canon import Floats
 from engine.kernels.matrices import Matrix
-from engine.linear import Features, Linear
+from engine.linear import Features, Linear, project
 from engine.memory import LayerMemory
 
 
@@ -64,7 +64,7 @@ class FeedForward:
 
     def __call__(self, x: Features) -> Floats:
         """Outputs [tokens, width]."""
-        hidden = self.kernels.silu_product(self.gate(x), self.up(x))
+        hidden = self.kernels.silu_product(*project(x, self.gate, self.up))
         return self.down(Features(hidden, self.kernels))
 
 
@@ -84,11 +84,12 @@ class Embedding:
 
     matrix: Matrix
     rotation: Rotation | None
+    kernels: Kernels
 
     def __call__(self, tokens: list[int]) -> Floats:
         """Embeddings float32 [tokens, width]."""
         rows = self.matrix.select(tokens)
-        return rows if self.rotation is None else self.rotation.invert(rows)
+        return rows if self.rotation is None else self.rotation.invert(rows, self.kernels)
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,18 @@ class Graph:
         `check` is called before every layer and may raise to stop; the memories are then unusable until
         they are restored.
         """
+        norm, epsilon = self.kernels.rms_norm, self.epsilon
         x = self.embedding(tokens)
+        change: Floats | None = None  # what the sublayer before adds to x; the norm of the next one does the addition
         for index, layer in enumerate(self.layers):
             check()
-            normed = Features(rms_norm(x, layer.mixer_norm, self.epsilon), self.kernels)
-            x = x + layer.mixer(normed, spans, index)
-            normed = Features(rms_norm(x, layer.feed_forward_norm, self.epsilon), self.kernels)
-            x = x + layer.feed_forward(normed)
+            normed = norm(x, change, layer.mixer_norm, epsilon)
+            change = layer.mixer(Features(normed, self.kernels), spans, index)
+            normed = norm(x, change, layer.feed_forward_norm, epsilon)
+            change = layer.feed_forward(Features(normed, self.kernels))
         if not rows:
             return np.empty((0, self.vocabulary_size), np.float32)
         check()
-        return self.output(Features(rms_norm(x[rows], self.output_norm, self.epsilon), self.kernels))
+        assert change is not None
+        normed = norm(x[rows], change[rows], self.output_norm, epsilon)
+        return self.output(Features(normed, self.kernels))

@@ -99,7 +99,7 @@ def _delta_net(weights: Weights, sizes: Sizes, shape: DeltaShape, index: int) ->
         weights.linear(
             f"{name}ssm_out.weight", shape.value_width, sizes.width, _grouped_order(weights, shape)
         ),
-        weights.array(f"{name}ssm_conv1d.weight", (shape.channels, shape.taps)),
+        np.ascontiguousarray(weights.array(f"{name}ssm_conv1d.weight", (shape.channels, shape.taps)).T),
         weights.array(f"{name}ssm_a", (shape.value_heads,)),
         weights.array(f"{name}ssm_dt.bias", (shape.value_heads,)),
         weights.array(f"{name}ssm_norm.weight", (shape.dim,)),
@@ -108,7 +108,7 @@ def _delta_net(weights: Weights, sizes: Sizes, shape: DeltaShape, index: int) ->
     )
 
 
-def _grouped_order(weights: Weights, shape: DeltaShape) -> NDArray[np.intp] | None:
+def _grouped_order(weights: Weights, shape: DeltaShape) -> NDArray[np.int64] | None:
     """The order that takes tiled features (rep, key, dim) to grouped ones (key, rep, dim), if needed."""
     if weights.contract is None or not weights.contract.grouped_values:
         return None

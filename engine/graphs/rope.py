@@ -1,4 +1,4 @@
-"""Rotary position embedding: frequencies from a file's keys, tables, and the rotation itself.
+"""Rotary position embedding: frequencies from a file's keys, and tables.
 
 Tables are computed in float64 and rounded once to float32, for every position of the context. `linear`
 scaling divides positions; `yarn` (Peng et al., 2023, as llama.cpp applies it) blends divided and original
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from engine.errors import MetadataError, UnsupportedArchitectureError
 from engine.gguf import Metadata
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, RopeRows
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,10 @@ class RopeTable:
     sines: Floats
     adjacent: bool
 
-    def rotate(self, x: Floats, position: int) -> Floats:
-        """Rotate the first 2 * pairs dimensions of x [tokens, heads, dim], tokens from `position` on."""
-        tokens, pairs = x.shape[0], self.cosines.shape[1]
-        cosines = self.cosines[position : position + tokens, None]
-        sines = self.sines[position : position + tokens, None]
-        first, second = self._pairs(pairs)
-        out = x.copy()
-        out[..., first] = x[..., first] * cosines - x[..., second] * sines
-        out[..., second] = x[..., first] * sines + x[..., second] * cosines
-        return out
-
-    def _pairs(self, pairs: int) -> tuple[slice, slice]:
-        if self.adjacent:
-            return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
-        return slice(0, pairs), slice(pairs, 2 * pairs)
+    def rows(self, position: int, tokens: int) -> RopeRows:
+        """The rows of `tokens` positions from `position` on."""
+        run = slice(position, position + tokens)
+        return RopeRows(self.cosines[run], self.sines[run], self.adjacent)
 
 
 def rope_table(

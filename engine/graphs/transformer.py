@@ -70,7 +70,8 @@ def build_transformer(
     """A graph of attention layers; `adjacent` says which dimensions RoPE pairs."""
     sizes = Sizes.from_metadata(metadata, vocabulary)
     dim = sizes.attention.key_dim
-    divisors = weights.array("rope_freqs.weight", (dim // 2,)) if "rope_freqs.weight" in weights else None
+    pairs = metadata.uint(f"{sizes.prefix}.rope.dimension_count", dim) // 2
+    divisors = weights.array("rope_freqs.weight", (pairs,)) if "rope_freqs.weight" in weights else None
     rope = rope_table(metadata, sizes.prefix, dim, context, adjacent, divisors)
     scale = np.float32(metadata.number(f"{sizes.prefix}.attention.scale", 0.0) or dim**-0.5)
     layers = tuple(
@@ -97,6 +98,11 @@ def attention(
 ) -> Attention:
     """The attention sublayer of layer `index`."""
     shape, name = sizes.attention, f"blk.{index}.attn_"
+    if gated and shape.key_dim != shape.value_dim:
+        raise MetadataError(
+            f"{sizes.prefix}: gated attention needs values as long as keys, not {shape.value_dim} and "
+            f"{shape.key_dim}"
+        )
     return Attention(
         shape,
         weights.linear(f"{name}q.weight", sizes.width, shape.heads * shape.key_dim * (2 if gated else 1)),
@@ -135,11 +141,11 @@ def finish(weights: Weights, sizes: Sizes, layers: tuple[Layer, ...]) -> Graph:
     if "output.weight" in weights:
         output = weights.linear("output.weight", sizes.width, sizes.vocabulary)
     else:
-        output = Linear(matrix, rotation, weights.kernels)
+        output = Linear(matrix, rotation, weights.kernels.form(matrix))
     output_norm = weights.array("output_norm.weight", (sizes.width,))
     weights.close()
     return Graph(
-        Embedding(matrix, rotation),
+        Embedding(matrix, rotation, weights.kernels),
         layers,
         output_norm,
         output,

@@ -1,12 +1,49 @@
-"""Numerical kernels behind one small interface; NumPy is the meaning, faster backends must equal it.
+"""Numerical kernels behind one small interface: NumPy is the meaning, native code must equal it by bits.
 
-A backend knows matrices, activations and memories of one layer; it knows nothing of graphs or files.
+A backend knows matrices, activations and memories of one layer; it knows nothing of graphs or files. The
+native levels are there if the package was built with a compiler and the processor can run them.
 """
 
 from __future__ import annotations
 
+import os
+
+from engine.errors import InvalidInputError
 from engine.kernels.numpy_kernels import NumpyKernels, default_threads
+
+try:
+    from engine.kernels import native_kernels as _native_kernels
+except ImportError:  # built without a compiler
+    NATIVE_LEVELS: tuple[str, ...] = ()
+else:
+    NATIVE_LEVELS = _native_kernels.LEVELS
 
 Kernels = NumpyKernels
 
-__all__ = ["Kernels", "NumpyKernels", "default_threads"]
+KERNEL_NAMES = ("numpy", *NATIVE_LEVELS)
+KERNEL_VARIABLE = "PRISM_KERNEL"
+
+__all__ = ["KERNEL_NAMES", "Kernels", "NumpyKernels", "choose_kernels", "default_threads", "kernel_name"]
+
+
+def kernel_name(name: str | None = None) -> str:
+    """The backend to use: `name`, else the environment's PRISM_KERNEL, else the best that runs here.
+
+    Raises InvalidInputError for one that this build or processor does not have.
+    """
+    chosen = name or os.environ.get(KERNEL_VARIABLE) or KERNEL_NAMES[-1]
+    if chosen not in KERNEL_NAMES:
+        raise InvalidInputError(
+            f"kernel {chosen!r} is not available here; available: {', '.join(KERNEL_NAMES)}", "kernel"
+        )
+    return chosen
+
+
+def choose_kernels(
+    name: str | None, threads: int, activation_bits: int, expansion_bytes: int = 0
+) -> Kernels:
+    """The backend that `kernel_name(name)` names; see `NumpyKernels` for the other arguments."""
+    chosen = kernel_name(name)
+    if chosen == "numpy":
+        return NumpyKernels(threads, activation_bits, expansion_bytes)
+    return _native_kernels.NativeKernels(threads, activation_bits, expansion_bytes, chosen)

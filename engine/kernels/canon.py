@@ -7,6 +7,7 @@ threads, blocks or vector width. `docs/arithmetic.md` gives the contract in word
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,13 @@ def lane_sum(values: Floats) -> Floats:
 
 
 def ordered_sum(values: Floats, axis: int) -> Floats:
-    """Sum along an axis that is not the innermost in memory, first to last, starting from +0."""
+    """Sum along an axis, first to last, starting from +0."""
+    axis %= values.ndim
+    if math.prod(values.shape[axis + 1 :]) == 1:
+        # NumPy sums the innermost axis of an array in another order, but accumulates it in this one.
+        start = np.zeros_like(values, shape=(*values.shape[:axis], 1, *values.shape[axis + 1 :]))
+        running = np.add.accumulate(np.concatenate((start, values), axis), axis)
+        return np.take(running, -1, axis)
     total: Floats = np.add.reduce(values, axis=axis, initial=_F(0))
     return total
 
@@ -117,6 +124,29 @@ def hadamard(x: Floats, block: int) -> Floats:
         values = values.reshape(-1, block)
         half *= 2
     return (values * _F(1 / np.sqrt(block))).reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class RopeRows:
+    """Cosines and sines [tokens, pairs] of a run of positions; pairs are (2i, 2i+1) or (i, i + pairs)."""
+
+    cosines: Floats
+    sines: Floats
+    adjacent: bool
+
+
+def rotate(x: Floats, rope: RopeRows) -> Floats:
+    """Rotate the first 2 * pairs dimensions of x [tokens, heads, dim] by the rows of its tokens."""
+    pairs = rope.cosines.shape[1]
+    cosines, sines = rope.cosines[:, None], rope.sines[:, None]
+    if rope.adjacent:
+        first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+    else:
+        first, second = slice(0, pairs), slice(pairs, 2 * pairs)
+    out = x.copy()
+    out[..., first] = x[..., first] * cosines - x[..., second] * sines
+    out[..., second] = x[..., first] * sines + x[..., second] * cosines
+    return out
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ integer below 2**24.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from engine.kernels import canon
@@ -23,7 +24,8 @@ from engine.kernels.matrices import DenseMatrix, Matrix, PackedMatrix
 from engine.quantisation import BLOCK_FORMATS, Bytes
 from engine.tensor_types import TensorType
 
-T = TypeVar("T")
+Halves = NDArray[np.float16]
+Indices = NDArray[np.int64]
 
 _TILE_VALUES = 1 << 19  # float32 values of one intermediate array of a tile: 2 MiB
 _SMALL_WORK = 1 << 18  # weights times tokens below which threads cost more than they give
@@ -53,6 +55,23 @@ class NumpyKernels:
     def quantise(self, x: Floats, group: int) -> canon.Quantised:
         """Integer activations of x [tokens, inputs] with one scale a `group` of inputs."""
         return canon.quantise(x, group, self.activation_bits)
+
+    def form(self, matrix: Matrix) -> Hashable:
+        """What `multiply` needs activations as: None for float32, else a form that `integers` makes."""
+        return matrix.group if isinstance(matrix, PackedMatrix) else None
+
+    def integers(self, x: Floats, form: Hashable) -> Any:
+        """x [tokens, inputs] as integers in a form that `form` named."""
+        assert isinstance(form, int)
+        return self.quantise(x, form)
+
+    def multiply(self, matrices: Sequence[Matrix], x: Any) -> list[Floats]:
+        """Products [tokens, rows] of matrices of one form with the same activations in that form."""
+        return [
+            self.multiply_packed(m, x) if isinstance(m, PackedMatrix) else self.multiply_dense(m, x)
+            for m in matrices
+            if isinstance(m, PackedMatrix | DenseMatrix)
+        ]
 
     def multiply_packed(self, matrix: PackedMatrix, x: canon.Quantised) -> Floats:
         """Products [tokens, rows] of a packed matrix with integer activations."""
@@ -93,7 +112,27 @@ class NumpyKernels:
         self._over_rows(matrix, tokens, tile)
         return out
 
-    def attention(self, query: Floats, keys: np.ndarray, values: np.ndarray, scale: np.float32) -> Floats:
+    def rms_norm(self, x: Floats, add: Floats | None, weight: Floats, epsilon: np.float32) -> Floats:
+        """Add `add` to x in place, unless it is None; then the RMS norm of x along its last axis."""
+        if add is not None:
+            x += add
+        return canon.rms_norm(x, weight, epsilon)
+
+    def heads(self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows) -> Floats:
+        """Heads x [tokens, heads, dim], normed unless `norm` is None, then rotated."""
+        return canon.rotate(x if norm is None else canon.rms_norm(x, norm, epsilon), rope)
+
+    def store_heads(
+        self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows, out: Halves
+    ) -> None:
+        """As `heads`, rounded to fp16 into `out`."""
+        out[...] = self.heads(x, norm, epsilon, rope)
+
+    def store(self, x: Floats, out: Halves) -> None:
+        """Heads x [tokens, heads, dim] rounded to fp16 into `out`."""
+        out[...] = x
+
+    def attention(self, query: Floats, keys: Halves, values: Halves, scale: np.float32) -> Floats:
         """Causal attention of the last tokens of a sequence.
 
         query [tokens, heads, dim] stands for the last positions of keys and values, fp16 [positions, kv
@@ -142,6 +181,36 @@ class NumpyKernels:
 
         self._each(some, self.threads, value.shape[0] * heads * key_dim * value_dim)
         return out
+
+    def convolve(self, inputs: Floats, weights: Floats) -> Floats:
+        """silu of a causal depthwise convolution: inputs [taps - 1 + tokens, channels], weights [taps,
+        channels], oldest tap first. Returns [tokens, channels].
+        """
+        taps = len(weights)
+        tokens = len(inputs) - (taps - 1)
+        out = np.zeros((tokens, inputs.shape[1]), np.float32)
+        for tap in range(taps):
+            out += weights[tap] * inputs[tap : tap + tokens]
+        return canon.silu(out)
+
+    def gates(self, alpha: Floats, beta: Floats, a: Floats, dt: Floats) -> tuple[Floats, Floats]:
+        """Decay exp(a softplus(alpha + dt)) and strength sigmoid(beta), all [tokens, heads]."""
+        return canon.exp(a * canon.softplus(alpha + dt)), canon.sigmoid(beta)
+
+    def unit_heads(self, x: Floats, epsilon: np.float32, factor: np.float32) -> Floats:
+        """Heads x [tokens, heads, dim] at unit length, times `factor`."""
+        return canon.l2_norm(x, epsilon) * factor
+
+    def hadamard(
+        self, x: Floats, order: Indices | None, before: Floats | None, after: Floats | None, block: int
+    ) -> Floats:
+        """Take x [tokens, width] in `order`, times `before`, transform, times `after`, where given."""
+        if order is not None:
+            x = x[:, order]
+        if before is not None:
+            x = x * before
+        x = canon.hadamard(x, block)
+        return x if after is None else x * after
 
     def silu_product(self, gate: Floats, up: Floats) -> Floats:
         """silu(gate) ⊙ up."""

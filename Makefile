@@ -1,0 +1,11 @@
+# Each target is one Python command, so that a system without make can give the same: see README.md.
+# ARGS goes to the command: make demo ARGS=--once, make test ARGS="tests/engine -x".
+PYTHON ?= python3
+
+.PHONY: help demo test lint model environment
+
+help:
+	@$(PYTHON) -m deploy --help
+
+demo test lint model environment:
+	@$(PYTHON) -m deploy $@ $(ARGS)

@@ -1,0 +1,1 @@
+"""Set-up on a developer's machine: environment, demo model, demo. No part of the installed program."""

@@ -1,0 +1,103 @@
+"""`--mode generate`: streams the tokens that continue a prompt, then one accounting record.
+
+Token records are provisional: only the accounting record, which comes last, says that they stand.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+from engine.driver.inputs import Prompt
+from engine.driver.loading import describe_model, load
+from engine.driver.options import Options
+from engine.driver.output import write_record
+from engine.driver.progress import ProgressBar
+from engine.model import Model
+from engine.runtime import Completion, GenerationOptions, Runtime
+from engine.text_output import Utf8Output
+from engine.vocabulary import Vocabulary
+
+
+class TokenStream:
+    """Writes one record a token; with text, also its bytes and what they complete."""
+
+    def __init__(self, vocabulary: Vocabulary, *, with_text: bool) -> None:
+        self._vocabulary = vocabulary
+        self._text = Utf8Output() if with_text else None
+        self._index = 0
+
+    def write(self, token: int) -> None:
+        """One record, at once."""
+        record: dict[str, Any] = {"type": "token", "index": self._index, "token": token}
+        if self._text is not None:
+            piece = self._vocabulary.piece(token)
+            record["bytes"] = base64.b64encode(piece).decode("ascii")
+            record["text"] = self._text.push(piece)
+            record["special"] = self._vocabulary.is_control(token)
+        self._index += 1
+        write_record(record)
+
+    def finish(self) -> dict[str, str]:
+        """What the accounting record says of the text: the rest of an unfinished character."""
+        return {} if self._text is None else {"text": self._text.finish()}
+
+
+def generate(options: Options, prompt: Prompt) -> None:
+    """Load the model, generate, and write all records. Raises the errors of `engine`, and `OSError`."""
+    started = time.monotonic()
+    model = load(options)
+    special, vocabulary = model.tokenizer.special, model.tokenizer.vocabulary
+    request = GenerationOptions(
+        options.max_tokens, special.generation(options.stop_tokens), options.prefill_block_tokens
+    )
+    tokens = prompt.encode(model.tokenizer)
+    runtime = Runtime(
+        model.decoder, checkpoint_bytes=options.checkpoint_bytes, masked=sorted(vocabulary.unused)
+    )
+    runtime.validate(tokens, request)
+    stream = TokenStream(vocabulary, with_text=options.text_output)
+    loaded = time.monotonic()
+    with ProgressBar("prefill") as bar:
+
+        def on_prefill(done: int, total: int) -> None:
+            bar(done, total)
+            if done == total:
+                bar.wipe()
+
+        completion = runtime.generate(
+            tokens,
+            request,
+            sampler=options.sampler,
+            deadline=None if options.timeout_seconds is None else loaded + options.timeout_seconds,
+            on_token=stream.write,
+            on_prefill=on_prefill,
+        )
+    timings = {
+        "load_seconds": loaded - started,
+        "prefill_seconds": completion.prefill_seconds,
+        "decode_seconds": completion.decode_seconds,
+    }
+    record = _accounting(options, prompt, model, request, completion)
+    write_record(record | {"timings": timings} | stream.finish())
+
+
+def _accounting(
+    options: Options, prompt: Prompt, model: Model, request: GenerationOptions, completion: Completion
+) -> dict[str, Any]:
+    return {
+        "type": "completion",
+        "finish": completion.finish,
+        "stop_token": completion.stop_token,
+        "prompt_tokens": completion.prompt_tokens,
+        "output_tokens": len(completion.tokens),
+        "reused_tokens": completion.reused_tokens,
+        "max_tokens": request.max_tokens,
+        "context": model.decoder.context,
+        "stop_tokens": list(request.stop_tokens),
+        "prefill_block_tokens": request.prefill_block,
+        "sampling": options.sampler.describe(),
+        **prompt.describe(),
+        "model": describe_model(model),
+    }

@@ -1,0 +1,77 @@
+"""Reads the prompt that the command line names and turns it into token ids.
+
+Reading comes before the model is opened; encoding needs the model's tokenizer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from engine.driver.options import InputSource, Options
+from engine.errors import ContextError, InvalidInputError
+from engine.prompt_input import read_prompt
+from engine.token_input import MAX_TOKENS, read_tokens
+from engine.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Text, or exact ids, with what the record says about it."""
+
+    content: str | tuple[int, ...]
+    options: Options
+
+    def encode(self, tokenizer: Tokenizer) -> list[int]:
+        """The token ids; text goes through the policies of the command line."""
+        if isinstance(self.content, tuple):
+            return list(self.content)
+        return tokenizer.encode_with_special_tokens(
+            self.content, self.options.special_input, self.options.insert_special
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The record's fields about the input."""
+        if isinstance(self.content, tuple):
+            return {"input_mode": "tokens"}
+        return {
+            "input_mode": "text",
+            "special_input": self.options.special_input,
+            "insert_special": self.options.insert_special,
+        }
+
+
+def read_input(options: Options) -> Prompt:
+    """The prompt; a list of ids must not be empty and must fit what the context allows."""
+    source = options.source
+    if source.kind in ("prompt", "tokens"):
+        return Prompt(source.value, options)
+    with _opened(source) as stream:
+        if source.kind == "prompt_file":
+            return Prompt(read_prompt(stream), options)
+        ids = read_tokens(stream, MAX_TOKENS)
+    if not ids:
+        raise InvalidInputError("the token input is empty; at least one id is needed", "tokens_file")
+    if len(ids) > options.prompt_allowance:
+        raise ContextError(len(ids), options.max_tokens, options.prompt_allowance + options.max_tokens)
+    return Prompt(tuple(ids), options)
+
+
+@contextmanager
+def _opened(source: InputSource) -> Iterator[BinaryIO]:
+    """The named file or standard input; any failure to read it is a fault of the input."""
+    flag = "--" + source.kind.replace("_", "-")
+    try:
+        if source.value == "-":
+            if sys.stdin is None:  # the process was started without one
+                raise InvalidInputError(f"{flag}: there is no standard input", source.kind)
+            yield sys.stdin.buffer
+        else:
+            with Path(str(source.value)).open("rb") as stream:
+                yield stream
+    except OSError as error:
+        raise InvalidInputError(f"{flag}: {error.strerror or error}", source.kind) from None

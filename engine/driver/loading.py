@@ -1,0 +1,39 @@
+"""Loads the model of a command line, with a progress bar, and says which model it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.driver.options import Options
+from engine.driver.progress import ProgressBar
+from engine.memory_budget import default_memory_bytes
+from engine.model import Model, load_model
+
+
+def load(options: Options) -> Model:
+    """The whole model, within the stated budget or the default one."""
+    with ProgressBar("verifying") as bar:
+        return load_model(
+            options.pin,
+            memory_bytes=options.memory_bytes or default_memory_bytes(options.pin.nbytes),
+            context=options.context,
+            activation_bits=options.activation_bits,
+            threads=options.threads,
+            kernel=options.kernel,
+            progress=bar,
+        )
+
+
+def describe_model(model: Model) -> dict[str, Any]:
+    """A record's fields about the model and how it is computed."""
+    identity = model.identity
+    return {
+        "identity": str(identity),
+        "sha256": identity.sha256,
+        "bytes": identity.nbytes,
+        "architecture": identity.architecture,
+        "name": identity.name,
+        "kernels": model.kernels.name,
+        "threads": model.kernels.threads,
+        "activation_bits": model.kernels.activation_bits,
+    }

@@ -1,0 +1,189 @@
+"""What a valid command line of `prism-inference` asks for.
+
+Everything that can be wrong without reading a prompt or a model is refused here, as one
+`InvalidInputError` that names options and rules, never values.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from engine.artifact import Pin
+from engine.driver.option_table import (
+    DEFAULT_TEMPERATURE,
+    DEFAULT_TOP_K,
+    DEFAULT_TOP_P,
+    MAX_CONTEXT,
+    OPTIONS,
+    SCORE_BLOCK_TOKENS,
+    parse_arguments,
+)
+from engine.errors import ContextError, InvalidInputError
+from engine.kernels import kernel_name
+from engine.manifest import read_manifest
+from engine.model import DEFAULT_ACTIVATION_BITS
+from engine.prompt_input import check_prompt
+from engine.sampling import GreedySampler, ReferenceSampler
+from engine.tokenizer import InsertSpecialPolicy, SpecialInputPolicy
+
+Mode = Literal["generate", "tokenize", "score"]
+InputKind = Literal["prompt", "prompt_file", "tokens", "tokens_file"]
+AnySampler = GreedySampler | ReferenceSampler
+
+INPUTS: tuple[InputKind, ...] = ("prompt", "prompt_file", "tokens", "tokens_file")
+SAMPLING = ("seed", "temperature", "top_k", "top_p")
+GENERATION = {"checkpoint_bytes", "stop_tokens", "output", "timeout_seconds", "sampling", *SAMPLING}
+EXCLUDED: dict[Mode, set[str]] = {
+    "generate": {"save_logits"},
+    "tokenize": {"save_logits", "prefill_block_tokens"} | GENERATION,
+    "score": {"max_tokens"} | GENERATION,
+}
+REQUIRED: dict[Mode, tuple[str, ...]] = {
+    "generate": ("max_tokens", "checkpoint_bytes"),
+    "tokenize": (),
+    "score": (),
+}
+
+
+@dataclass(frozen=True)
+class InputSource:
+    """Where the prompt comes from; `value` is the option's text, or the ids of `--tokens`."""
+
+    kind: InputKind
+    value: str | tuple[int, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is text to be encoded, not exact ids."""
+        return self.kind in ("prompt", "prompt_file")
+
+
+@dataclass(frozen=True)
+class Options:
+    """A valid command line. `memory_bytes`, `context` and `threads` are None where a default rule applies."""
+
+    mode: Mode
+    pin: Pin
+    memory_bytes: int | None
+    context: int | None
+    source: InputSource
+    special_input: SpecialInputPolicy
+    insert_special: InsertSpecialPolicy
+    activation_bits: int
+    threads: int | None
+    kernel: str
+    max_tokens: int  # 0 where nothing is generated or reserved
+    checkpoint_bytes: int
+    stop_tokens: tuple[int, ...]
+    text_output: bool
+    timeout_seconds: int | None
+    prefill_block_tokens: int
+    sampler: AnySampler
+    save_logits: Path | None
+
+    @property
+    def prompt_allowance(self) -> int:
+        """The most prompt tokens that can fit, as far as the command line tells."""
+        return (self.context or MAX_CONTEXT) - self.max_tokens
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Reads and checks a command line for one of the modes. `--help` prints and exits."""
+    given = parse_arguments(arguments)
+    mode: Mode = given.mode or "generate"
+    _check_mode(given, mode)
+    source, sampler = _source(given, mode), _sampler(given)
+    options = Options(
+        mode=mode,
+        pin=_pin(given),
+        memory_bytes=given.memory_bytes,
+        context=given.context,
+        source=source,
+        special_input=given.special_input or "literal",
+        insert_special=given.insert_special or "none",
+        activation_bits=int(given.activation_bits or DEFAULT_ACTIVATION_BITS),
+        threads=given.threads,
+        kernel=kernel_name(given.kernel),
+        max_tokens=given.max_tokens or 0,
+        checkpoint_bytes=given.checkpoint_bytes or 0,
+        stop_tokens=given.stop_tokens or (),
+        text_output=given.output == "text",
+        timeout_seconds=given.timeout_seconds,
+        prefill_block_tokens=given.prefill_block_tokens or (SCORE_BLOCK_TOKENS if mode == "score" else 1),
+        sampler=sampler,
+        save_logits=given.save_logits,
+    )
+    prompt_tokens = len(source.value) if source.kind == "tokens" else 1
+    if prompt_tokens > options.prompt_allowance:
+        raise ContextError(prompt_tokens, options.max_tokens, options.context or MAX_CONTEXT)
+    return options
+
+
+def _check_mode(given: argparse.Namespace, mode: Mode) -> None:
+    for option in (option for options in OPTIONS.values() for option in options):
+        name = option.flag[2:].replace("-", "_")
+        value = getattr(given, name)
+        if value is not None and name in EXCLUDED[mode]:
+            raise InvalidInputError(f"{option.flag} is no option of --mode {mode}", name)
+        if value is None and name in REQUIRED[mode]:
+            raise InvalidInputError(f"{option.flag} is required with --mode {mode}", name)
+    if mode == "generate" and given.max_tokens == 0:
+        raise InvalidInputError("--max-tokens: must be at least 1", "max_tokens")
+
+
+def _source(given: argparse.Namespace, mode: Mode) -> InputSource:
+    kinds = [kind for kind in INPUTS if getattr(given, kind) is not None]
+    if len(kinds) != 1:
+        names = ", ".join(map(_flag, INPUTS))
+        raise InvalidInputError(f"exactly one of {names} is needed, but {len(kinds)} are given")
+    source = InputSource(kinds[0], getattr(given, kinds[0]))
+    if not source.is_text:
+        for name in ("special_input", "insert_special"):
+            if getattr(given, name) is not None:
+                raise InvalidInputError(f"{_flag(name)} is for text; token ids are taken as they are", name)
+    if source.kind == "prompt":
+        # What the system could not decode stands in the argument as surrogates, which this refuses.
+        check_prompt(given.prompt.encode("utf-8", "surrogatepass"))
+    if source.kind.endswith("_file") and not _readable(str(source.value), mode):
+        raise InvalidInputError(f"{_flag(source.kind)}: must be an absolute path or -", source.kind)
+    return source
+
+
+def _readable(path: str, mode: Mode) -> bool:
+    """Only score mode takes a relative path; in the others the working folder must not matter."""
+    return path == "-" or (bool(path) and (mode == "score" or Path(path).is_absolute()))
+
+
+def _pin(given: argparse.Namespace) -> Pin:
+    parts = [name for name in ("model", "bytes", "sha256") if getattr(given, name) is not None]
+    if given.manifest is not None:
+        if parts:
+            raise InvalidInputError(f"--manifest and {_flag(parts[0])} exclude each other", "manifest")
+        return read_manifest(given.manifest).pin
+    if len(parts) != 3:
+        raise InvalidInputError("--manifest is needed, or --model, --bytes and --sha256 together", "model")
+    return Pin(given.model, given.bytes, given.sha256)
+
+
+def _sampler(given: argparse.Namespace) -> AnySampler:
+    if given.sampling != "reference":
+        for name in SAMPLING:
+            if getattr(given, name) is not None:
+                raise InvalidInputError(f"{_flag(name)} needs --sampling reference", name)
+        return GreedySampler()
+    if given.seed is None:
+        raise InvalidInputError("--sampling reference needs --seed", "seed")
+    return ReferenceSampler(
+        given.seed,
+        DEFAULT_TEMPERATURE if given.temperature is None else given.temperature,
+        DEFAULT_TOP_K if given.top_k is None else given.top_k,
+        DEFAULT_TOP_P if given.top_p is None else given.top_p,
+    )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

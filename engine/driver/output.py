@@ -1,0 +1,31 @@
+"""Writes records to standard output as flushed JSON lines in UTF-8, whatever the system's encoding is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+# Legal inside JSON strings, but line ends to many line splitters: written as escapes.
+LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def write_record(record: Mapping[str, Any]) -> None:
+    """One compact JSON object on a line of its own. Raises `OSError` if it cannot be written."""
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_text(line.translate(LINE_ENDS) + "\n")
+
+
+def write_text(text: str) -> None:
+    """Text with LF line ends, at once."""
+    sys.stdout.buffer.write(text.encode("utf-8"))
+    sys.stdout.buffer.flush()
+
+
+def abandon_output() -> None:
+    """After a failed write: let the interpreter flush into nothing, so that it does not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

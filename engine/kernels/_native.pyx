@@ -1,0 +1,558 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""The native kernels: checks of array types, and calls without the GIL on the backend's own threads.
+
+Every function works on C-contiguous arrays whose shapes its caller (native_kernels.py) has made sure of;
+what is checked here is the type and layout that a wrong call would turn into a crash.
+"""
+
+cimport numpy as cnp
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+cnp.import_array()
+
+cdef extern from "native/pool.h" nogil:
+    ctypedef struct pool:
+        pass
+    pool *pool_new(int threads)
+    void pool_free(pool *p)
+    void pool_run(pool *p, void (*task)(void *, long) noexcept nogil, void *context, long count)
+
+cdef extern from "native/kernels.h" nogil:
+    ctypedef struct packed_type:
+        int group, bits, registers, pieces, file_bytes, order
+    cdef enum packed_id:
+        Q1_0, Q2_0, PQ2_0, PTQ1_0, Q4_0, Q4_1, Q8_0
+    const packed_type packed_types[7]
+    ctypedef struct packed_matrix:
+        packed_id id
+        int64_t rows, inputs
+        uint8_t *panels
+        uint8_t *tail
+    cdef enum dense_id:
+        DENSE_F32, DENSE_F16, DENSE_BF16
+    ctypedef struct dense_matrix:
+        dense_id id
+        int64_t rows, inputs
+        const void *weights
+    ctypedef struct activations:
+        int64_t tokens, inputs, blocks
+        const int8_t *high
+        const int8_t *low
+        const float *scales
+        const int32_t *sums
+    ctypedef struct head_view:
+        const float *data
+        int64_t tokens, heads, dim, token_stride, head_stride
+    ctypedef struct rope_rows:
+        const float *cosines
+        const float *sines
+        int64_t pairs
+        int adjacent
+    ctypedef struct attention_job:
+        head_view query
+        const uint16_t *keys
+        const uint16_t *values
+        int64_t positions, kv_heads, value_dim
+        float scale
+        float *out
+    ctypedef struct delta_job:
+        float *state
+        const float *query
+        const float *key
+        const float *value
+        const float *decay
+        const float *beta
+        int64_t tokens, key_heads, value_heads, key_dim, value_dim
+        float *out
+    ctypedef struct level:
+        const char *name
+        void (*packed)(const packed_matrix *, const activations *, float *, int64_t, int64_t) noexcept nogil
+        void (*dense)(const dense_matrix *, const float *, int64_t, float *, int64_t, int64_t) noexcept nogil
+        void (*quantise)(const float *, int64_t, int64_t, int, int, int, int8_t *, int8_t *, float *, int32_t *) noexcept nogil
+        void (*rms_norm)(float *, const float *, const float *, float, int64_t, int64_t, float *) noexcept nogil
+        void (*heads)(const head_view *, const float *, float, const rope_rows *, float *) noexcept nogil
+        void (*heads_half)(const head_view *, const float *, float, const rope_rows *, uint16_t *) noexcept nogil
+        void (*l2_heads)(const head_view *, float, float, float *) noexcept nogil
+        void (*attention)(const attention_job *, int64_t, int64_t, int64_t, float *) noexcept nogil
+        void (*delta_rule)(const delta_job *, int64_t) noexcept nogil
+        void (*gates)(const float *, const float *, const float *, const float *, int64_t, int64_t, float *, float *) noexcept nogil
+        void (*convolve)(const float *, const float *, int64_t, int64_t, int64_t, float *) noexcept nogil
+        void (*silu_product)(const float *, const float *, int64_t, float *) noexcept nogil
+        void (*sigmoid_product)(const head_view *, const float *, float *) noexcept nogil
+        void (*hadamard)(const float *, const int64_t *, const float *, const float *, int64_t, int64_t, int64_t,
+                         float *) noexcept nogil
+        uint64_t (*read)(const uint8_t *, int64_t) noexcept nogil
+    const level *const levels[1]
+    const int level_count
+    bint level_usable(const level *)
+    int64_t attention_scratch(const attention_job *, int64_t tokens)
+    void repack(packed_id, uint8_t *, int64_t, int64_t, int64_t, uint8_t *)
+    void select_row(const packed_matrix *, int64_t, float *)
+    int64_t panel_bytes(packed_id, int64_t)
+
+
+def level_names():
+    """Names of the levels that this processor can run, the best last."""
+    return tuple(levels[i].name.decode() for i in range(level_count) if level_usable(levels[i]))
+
+
+cdef int require(cnp.ndarray array, int type_number, str name) except -1:
+    if cnp.PyArray_TYPE(array) != type_number or not cnp.PyArray_IS_C_CONTIGUOUS(array):
+        raise TypeError(f"{name}: a C-contiguous array of another type was expected")
+    return 0
+
+
+cdef float *floats(cnp.ndarray array, str name) except NULL:
+    require(array, cnp.NPY_FLOAT32, name)
+    return <float *>cnp.PyArray_DATA(array)
+
+
+cdef cnp.ndarray new_floats(int64_t rows, int64_t columns):
+    cdef cnp.npy_intp shape[2]
+    shape[0], shape[1] = rows, columns
+    return cnp.PyArray_SimpleNew(2, shape, cnp.NPY_FLOAT32)
+
+
+cdef head_view view_heads(cnp.ndarray array, str name) except *:
+    """A view [tokens, heads, dim] whose last axis is contiguous."""
+    cdef head_view view
+    if (cnp.PyArray_TYPE(array) != cnp.NPY_FLOAT32 or cnp.PyArray_NDIM(array) != 3
+            or (cnp.PyArray_DIM(array, 2) > 1 and cnp.PyArray_STRIDE(array, 2) != 4)
+            or cnp.PyArray_STRIDE(array, 0) % 4 or cnp.PyArray_STRIDE(array, 1) % 4):
+        raise TypeError(f"{name}: a float32 view [tokens, heads, dim] was expected")
+    view.data = <float *>cnp.PyArray_DATA(array)
+    view.tokens = cnp.PyArray_DIM(array, 0)
+    view.heads = cnp.PyArray_DIM(array, 1)
+    view.dim = cnp.PyArray_DIM(array, 2)
+    view.token_stride = cnp.PyArray_STRIDE(array, 0) // 4
+    view.head_stride = cnp.PyArray_STRIDE(array, 1) // 4
+    return view
+
+
+cdef class Packed:
+    """A packed matrix in panel layout, over memory that it keeps alive."""
+
+    cdef packed_matrix matrix
+    cdef object raw
+    cdef uint8_t *tail_memory
+    cdef readonly int64_t rows, inputs
+    cdef readonly int group, order
+
+    def __cinit__(self, int type_index, cnp.ndarray raw, int64_t inputs):
+        require(raw, cnp.NPY_UINT8, "raw")
+        self.raw = raw
+        self.rows = self.matrix.rows = cnp.PyArray_DIM(raw, 0)
+        self.inputs = self.matrix.inputs = inputs
+        self.matrix.id = <packed_id>type_index
+        self.matrix.panels = <uint8_t *>cnp.PyArray_DATA(raw)
+        self.group = packed_types[type_index].group
+        self.order = packed_types[type_index].order
+
+    def __dealloc__(self):
+        free(self.tail_memory)
+
+    def select(self, list rows):
+        """The dequantised rows, float32 [len(rows), inputs]."""
+        cdef cnp.ndarray out = new_floats(len(rows), self.inputs)
+        cdef float *data = <float *>cnp.PyArray_DATA(out)
+        cdef int64_t i
+        for i in range(len(rows)):
+            if not 0 <= rows[i] < self.rows:
+                raise IndexError(rows[i])
+            select_row(&self.matrix, rows[i], data + i * self.inputs)
+        return out
+
+
+cdef class Dense:
+    """A matrix of float weights [rows, inputs] in the file's layout."""
+
+    cdef dense_matrix matrix
+    cdef readonly object raw
+    cdef readonly int64_t rows, inputs
+
+    def __cinit__(self, int type_index, cnp.ndarray raw, int64_t inputs, *_):
+        require(raw, cnp.NPY_UINT8, "raw")
+        self.raw = raw
+        self.rows = self.matrix.rows = cnp.PyArray_DIM(raw, 0)
+        self.inputs = self.matrix.inputs = inputs
+        self.matrix.id = <dense_id>type_index
+        self.matrix.weights = cnp.PyArray_DATA(raw)
+
+
+cdef class Integers:
+    """Activations [tokens, inputs] as integers, in the order that one packed type reads them."""
+
+    cdef activations x
+    cdef object memory
+
+    @property
+    def tokens(self):
+        return self.x.tokens
+
+
+cdef struct product:
+    const packed_matrix *matrix
+    int64_t panels
+    float *out
+
+cdef struct packed_work:
+    const level *at
+    const activations *x
+    product *products
+    int count
+    int64_t step
+
+cdef struct dense_work:
+    const level *at
+    const dense_matrix *matrix
+    const float *x
+    int64_t tokens, step
+    float *out
+
+cdef struct attention_work:
+    const level *at
+    attention_job job
+    int64_t step, chunks
+    float *scratch
+    int64_t scratch_size
+
+cdef struct delta_work:
+    const level *at
+    delta_job job
+
+cdef struct repack_work:
+    packed_matrix *matrix
+    int64_t step, panels
+    uint8_t *scratch
+    int64_t scratch_size
+
+cdef struct read_work:
+    const level *at
+    const uint8_t *data
+    int64_t nbytes, step
+
+cdef void packed_task(void *context, long index) noexcept nogil:
+    cdef packed_work *w = <packed_work *>context
+    cdef int64_t first = index * w.step, last = first + w.step, here, end
+    cdef int i
+    for i in range(w.count):
+        here = first if first > 0 else 0
+        end = last if last < w.products[i].panels else w.products[i].panels
+        if here < end:
+            w.at.packed(w.products[i].matrix, w.x, w.products[i].out, here, end)
+        first -= w.products[i].panels
+        last -= w.products[i].panels
+        if last <= 0:
+            break
+
+cdef void dense_task(void *context, long index) noexcept nogil:
+    cdef dense_work *w = <dense_work *>context
+    cdef int64_t first = index * w.step, last = first + w.step
+    w.at.dense(w.matrix, w.x, w.tokens, w.out, first, last if last < w.matrix.rows else w.matrix.rows)
+
+cdef void attention_task(void *context, long index) noexcept nogil:
+    cdef attention_work *w = <attention_work *>context
+    cdef int64_t head = index // w.chunks, first = (index % w.chunks) * w.step, last = first + w.step
+    cdef float *scratch = <float *>malloc(<size_t>w.scratch_size * sizeof(float))
+    if scratch == NULL:
+        w.scratch_size = -1
+        return
+    w.at.attention(&w.job, head, first, last if last < w.job.query.tokens else w.job.query.tokens, scratch)
+    free(scratch)
+
+cdef void delta_task(void *context, long index) noexcept nogil:
+    cdef delta_work *w = <delta_work *>context
+    w.at.delta_rule(&w.job, index)
+
+cdef void repack_task(void *context, long index) noexcept nogil:
+    cdef repack_work *w = <repack_work *>context
+    cdef int64_t first = index * w.step, last = first + w.step
+    cdef uint8_t *rows = <uint8_t *>malloc(<size_t>panel_bytes(w.matrix.id, w.matrix.inputs))
+    if rows == NULL:
+        w.scratch_size = -1
+        return
+    repack(w.matrix.id, w.matrix.panels, w.matrix.inputs, first, last if last < w.panels else w.panels, rows)
+    free(rows)
+
+cdef void read_task(void *context, long index) noexcept nogil:
+    cdef read_work *w = <read_work *>context
+    cdef int64_t first = index * w.step, last = first + w.step
+    w.at.read(w.data + first, (last if last < w.nbytes else w.nbytes) - first)
+
+
+cdef class Backend:
+    """One level and its threads. Methods may be called from one thread at a time."""
+
+    cdef const level *at
+    cdef pool *threads_pool
+    cdef readonly int threads
+    cdef readonly str name
+
+    def __cinit__(self, str name, int threads):
+        cdef int i
+        for i in range(level_count):
+            if levels[i].name.decode() == name and level_usable(levels[i]):
+                self.at = levels[i]
+        if self.at == NULL:
+            raise ValueError(f"this processor has no kernel level {name}")
+        self.name = name
+        self.threads = threads
+        self.threads_pool = pool_new(threads)
+        if self.threads_pool == NULL:
+            raise MemoryError("the kernel threads could not be started")
+
+    def __dealloc__(self):
+        pool_free(self.threads_pool)
+
+    def pack(self, int type_index, cnp.ndarray raw, int64_t inputs):
+        """Bring raw rows, uint8 [rows, row bytes], to panel layout in place."""
+        cdef Packed result = Packed(type_index, raw, inputs)
+        cdef packed_matrix *m = &result.matrix
+        cdef int64_t nbytes = panel_bytes(m.id, inputs), rest = m.rows % 16
+        cdef repack_work work
+        cdef uint8_t *scratch
+        work.matrix, work.panels, work.step, work.scratch_size = m, m.rows // 16, 8, 0
+        with nogil:
+            pool_run(self.threads_pool, repack_task, &work, (work.panels + 7) // 8)
+        if work.scratch_size < 0:
+            raise MemoryError("no memory for the panel layout")
+        if rest:
+            result.tail_memory = <uint8_t *>malloc(<size_t>nbytes + 64)
+            scratch = <uint8_t *>malloc(<size_t>nbytes)
+            if result.tail_memory == NULL or scratch == NULL:
+                free(scratch)
+                raise MemoryError("no memory for the panel layout")
+            m.tail = <uint8_t *>((<uintptr_t>result.tail_memory + 63) & ~<uintptr_t>63)
+            memset(m.tail, 0, <size_t>nbytes)
+            memcpy(m.tail, m.panels + (m.rows // 16) * nbytes, <size_t>(rest * (nbytes // 16)))
+            repack(m.id, m.tail, inputs, 0, 1, scratch)
+            free(scratch)
+        return result
+
+    def quantise(self, cnp.ndarray x, int group, int order, int bits):
+        """Integer activations of x, float32 [tokens, inputs]."""
+        cdef Integers result = Integers()
+        cdef activations *a = &result.x
+        cdef float *data = floats(x, "x")
+        cdef cnp.npy_intp size
+        a.tokens, a.inputs = cnp.PyArray_DIM(x, 0), cnp.PyArray_DIM(x, 1)
+        a.blocks = a.inputs // group
+        # One allocation: scales, sums, high, low, each a multiple of 4 bytes.
+        size = a.tokens * (8 * a.blocks + a.inputs * (2 if bits == 16 else 1)) + 64
+        result.memory = cnp.PyArray_SimpleNew(1, &size, cnp.NPY_UINT8)
+        cdef float *scales = <float *>cnp.PyArray_DATA(<cnp.ndarray>result.memory)
+        cdef int32_t *sums = <int32_t *>(scales + a.tokens * a.blocks)
+        cdef int8_t *high = <int8_t *>(sums + a.tokens * a.blocks)
+        cdef int8_t *low = high + a.tokens * a.inputs if bits == 16 else NULL
+        a.scales, a.sums, a.high, a.low = scales, sums, high, low
+        with nogil:
+            self.at.quantise(data, a.tokens, a.inputs, group, order, bits, high, low, scales, sums)
+        return result
+
+    def multiply_packed(self, list matrices, Integers x):
+        """Products [tokens, rows] of each matrix with the same activations."""
+        cdef int count = len(matrices), i
+        cdef product products[8]
+        cdef packed_work work
+        cdef int64_t panels = 0
+        cdef Packed m
+        cdef list out = []
+        if count > 8:
+            raise ValueError("at most eight matrices a call")
+        for i in range(count):
+            m = matrices[i]
+            array = new_floats(x.x.tokens, m.rows)
+            out.append(array)
+            products[i].matrix = &m.matrix
+            products[i].panels = (m.rows + 15) // 16
+            products[i].out = <float *>cnp.PyArray_DATA(<cnp.ndarray>array)
+            panels += products[i].panels
+        work.at, work.x, work.products, work.count = self.at, &x.x, products, count
+        work.step = max(1, panels // (self.threads * 4)) if self.threads > 1 else panels
+        with nogil:
+            pool_run(self.threads_pool, packed_task, &work, (panels + work.step - 1) // work.step)
+        return out
+
+    def multiply_dense(self, Dense m, cnp.ndarray x):
+        """Products [tokens, rows] with x, float32 [tokens, inputs]."""
+        cdef dense_work work
+        cdef int64_t chunks = self.threads * 4
+        work.at, work.matrix, work.x = self.at, &m.matrix, floats(x, "x")
+        work.tokens = cnp.PyArray_DIM(x, 0)
+        cdef cnp.ndarray out = new_floats(work.tokens, m.rows)
+        work.out = <float *>cnp.PyArray_DATA(out)
+        if m.rows * m.inputs * work.tokens < 32768:
+            chunks = 1
+        work.step = (m.rows + chunks - 1) // chunks
+        with nogil:
+            pool_run(self.threads_pool, dense_task, &work, (m.rows + work.step - 1) // work.step)
+        return out
+
+    def rms_norm(self, cnp.ndarray x, object add, cnp.ndarray weight, float epsilon):
+        """x += add (unless None); then the normed x. All rows [..., width] with width = len(weight)."""
+        cdef float *data = floats(x, "x")
+        cdef float *other = NULL if add is None else floats(add, "add")
+        cdef float *w = floats(weight, "weight")
+        cdef int64_t width = cnp.PyArray_DIM(weight, 0), count = cnp.PyArray_SIZE(x) // width
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(
+            cnp.PyArray_NDIM(x), cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
+        cdef float *result = <float *>cnp.PyArray_DATA(out)
+        with nogil:
+            self.at.rms_norm(data, other, w, epsilon, count, width, result)
+        return out
+
+    def heads(self, cnp.ndarray x, object norm, float epsilon, cnp.ndarray cosines, cnp.ndarray sines,
+              bint adjacent, cnp.ndarray half=None):
+        """Normed (unless norm is None) and rotated heads of x; into `half`, fp16, or returned as float32."""
+        cdef head_view view = view_heads(x, "x")
+        cdef rope_rows rope
+        cdef float *w = NULL if norm is None else floats(norm, "norm")
+        cdef cnp.ndarray out
+        cdef float *result
+        cdef uint16_t *halves
+        rope.cosines, rope.sines = floats(cosines, "cosines"), floats(sines, "sines")
+        rope.pairs, rope.adjacent = cnp.PyArray_DIM(cosines, 1), adjacent
+        if view.dim > 1024:
+            raise ValueError("heads of more than 1024 dimensions")
+        if half is not None:
+            require(half, cnp.NPY_FLOAT16, "half")
+            halves = <uint16_t *>cnp.PyArray_DATA(half)
+            with nogil:
+                self.at.heads_half(&view, w, epsilon, &rope, halves)
+            return None
+        out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
+        result = <float *>cnp.PyArray_DATA(out)
+        with nogil:
+            self.at.heads(&view, w, epsilon, &rope, result)
+        return out
+
+    def store_half(self, cnp.ndarray x, cnp.ndarray half):
+        """Round heads x to fp16 into `half`."""
+        cdef head_view view = view_heads(x, "x")
+        require(half, cnp.NPY_FLOAT16, "half")
+        cdef uint16_t *halves = <uint16_t *>cnp.PyArray_DATA(half)
+        with nogil:
+            self.at.heads_half(&view, NULL, 0, NULL, halves)
+
+    def l2_heads(self, cnp.ndarray x, float epsilon, float factor):
+        """Heads of unit length times `factor`."""
+        cdef head_view view = view_heads(x, "x")
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
+        cdef float *result = <float *>cnp.PyArray_DATA(out)
+        with nogil:
+            self.at.l2_heads(&view, epsilon, factor, result)
+        return out
+
+    def attention(self, cnp.ndarray query, cnp.ndarray keys, cnp.ndarray values, float scale):
+        """See NumpyKernels.attention."""
+        cdef attention_work work
+        cdef attention_job *job = &work.job
+        cdef cnp.npy_intp shape[3]
+        work.at = self.at
+        job.query = view_heads(query, "query")
+        require(keys, cnp.NPY_FLOAT16, "keys")
+        require(values, cnp.NPY_FLOAT16, "values")
+        job.keys, job.values = <uint16_t *>cnp.PyArray_DATA(keys), <uint16_t *>cnp.PyArray_DATA(values)
+        job.positions, job.kv_heads = cnp.PyArray_DIM(keys, 0), cnp.PyArray_DIM(keys, 1)
+        job.value_dim, job.scale = cnp.PyArray_DIM(values, 2), scale
+        shape[0], shape[1], shape[2] = job.query.tokens, job.query.heads, job.value_dim
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, shape, cnp.NPY_FLOAT32)
+        job.out = <float *>cnp.PyArray_DATA(out)
+        if job.query.dim % 16 or job.value_dim % 16 or job.query.heads // job.kv_heads > 64:
+            raise ValueError("head dimensions must be multiples of 16")
+        work.step = min(64, job.query.tokens)
+        work.chunks = (job.query.tokens + work.step - 1) // work.step
+        work.scratch_size = attention_scratch(job, work.step)
+        with nogil:
+            pool_run(self.threads_pool, attention_task, &work, job.kv_heads * work.chunks)
+        if work.scratch_size < 0:
+            raise MemoryError("no memory for attention scores")
+        return out
+
+    def delta_rule(self, cnp.ndarray state, cnp.ndarray query, cnp.ndarray key, cnp.ndarray value,
+                   cnp.ndarray decay, cnp.ndarray beta):
+        """See NumpyKernels.delta_rule."""
+        cdef delta_work work
+        cdef delta_job *job = &work.job
+        work.at = self.at
+        job.state, job.query, job.key = floats(state, "state"), floats(query, "query"), floats(key, "key")
+        job.value, job.decay, job.beta = floats(value, "value"), floats(decay, "decay"), floats(beta, "beta")
+        job.tokens, job.key_heads = cnp.PyArray_DIM(key, 0), cnp.PyArray_DIM(key, 1)
+        job.value_heads, job.key_dim, job.value_dim = (
+            cnp.PyArray_DIM(state, 0), cnp.PyArray_DIM(state, 1), cnp.PyArray_DIM(state, 2))
+        if job.key_dim % 16 or job.value_dim % 16 or job.key_dim > 1024:
+            raise ValueError("head dimensions must be multiples of 16 up to 1024")
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(value), cnp.NPY_FLOAT32)
+        job.out = <float *>cnp.PyArray_DATA(out)
+        with nogil:
+            pool_run(self.threads_pool, delta_task, &work, job.value_heads)
+        return out
+
+    def gates(self, cnp.ndarray alpha, cnp.ndarray beta, cnp.ndarray a, cnp.ndarray dt):
+        """Decay exp(a softplus(alpha + dt)) and strength sigmoid(beta), [tokens, heads]."""
+        cdef int64_t tokens = cnp.PyArray_DIM(alpha, 0), heads = cnp.PyArray_DIM(alpha, 1)
+        cdef cnp.ndarray decay = new_floats(tokens, heads), strength = new_floats(tokens, heads)
+        self.at.gates(floats(alpha, "alpha"), floats(beta, "beta"), floats(a, "a"), floats(dt, "dt"), tokens, heads,
+                      <float *>cnp.PyArray_DATA(decay), <float *>cnp.PyArray_DATA(strength))
+        return decay, strength
+
+    def convolve(self, cnp.ndarray inputs, cnp.ndarray weights):
+        """silu of the causal convolution of inputs [taps - 1 + tokens, channels] with weights [taps, channels]."""
+        cdef int64_t taps = cnp.PyArray_DIM(weights, 0), channels = cnp.PyArray_DIM(weights, 1)
+        cdef int64_t tokens = cnp.PyArray_DIM(inputs, 0) - (taps - 1)
+        cdef cnp.ndarray out = new_floats(tokens, channels)
+        cdef float *result = <float *>cnp.PyArray_DATA(out)
+        cdef float *x = floats(inputs, "inputs")
+        cdef float *w = floats(weights, "weights")
+        with nogil:
+            self.at.convolve(x, w, tokens, channels, taps, result)
+        return out
+
+    def silu_product(self, cnp.ndarray gate, cnp.ndarray up):
+        """silu(gate) ⊙ up."""
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(
+            cnp.PyArray_NDIM(gate), cnp.PyArray_DIMS(gate), cnp.NPY_FLOAT32)
+        cdef float *g = floats(gate, "gate")
+        cdef float *u = floats(up, "up")
+        cdef float *result = <float *>cnp.PyArray_DATA(out)
+        cdef int64_t count = cnp.PyArray_SIZE(gate)
+        with nogil:
+            self.at.silu_product(g, u, count, result)
+        return out
+
+    def sigmoid_product(self, cnp.ndarray gate, cnp.ndarray values):
+        """sigmoid(gate) ⊙ values, [tokens, heads, dim]."""
+        cdef head_view view = view_heads(gate, "gate")
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(gate), cnp.NPY_FLOAT32)
+        cdef float *v = floats(values, "values")
+        cdef float *result = <float *>cnp.PyArray_DATA(out)
+        with nogil:
+            self.at.sigmoid_product(&view, v, result)
+        return out
+
+    def hadamard(self, cnp.ndarray x, object order, object before, object after, int64_t block):
+        """Signs, permutation and transform of x [tokens, width]; see canon.hadamard."""
+        cdef int64_t tokens = cnp.PyArray_DIM(x, 0), width = cnp.PyArray_DIM(x, 1)
+        cdef float *data = floats(x, "x")
+        cdef float *first = NULL if before is None else floats(before, "before")
+        cdef float *last = NULL if after is None else floats(after, "after")
+        cdef int64_t *indices = NULL
+        if order is not None:
+            require(order, cnp.NPY_INT64, "order")
+            indices = <int64_t *>cnp.PyArray_DATA(<cnp.ndarray>order)
+        cdef cnp.ndarray out = new_floats(tokens, width)
+        cdef float *result = <float *>cnp.PyArray_DATA(out)
+        with nogil:
+            self.at.hadamard(data, indices, first, last, tokens, width, block, result)
+        return out
+
+    def read(self, cnp.ndarray data):
+        """Read all of a uint8 array once on all threads (to measure the memory's speed)."""
+        cdef read_work work
+        require(data, cnp.NPY_UINT8, "data")
+        work.at, work.data, work.nbytes = self.at, <uint8_t *>cnp.PyArray_DATA(data), cnp.PyArray_SIZE(data)
+        work.step = 1 << 20
+        with nogil:
+            pool_run(self.threads_pool, read_task, &work, (work.nbytes + work.step - 1) // work.step)

@@ -1,0 +1,113 @@
+/* What the levels (one a processor generation) offer, and the data that they work on.
+ * The arithmetic is the contract in docs/arithmetic.md; every level gives the same bits. */
+#ifndef PRISM_KERNELS_H
+#define PRISM_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Packed types. A block of `group` weights of 16 rows takes, in panel layout, `registers` times 64 code
+ * bytes and `pieces` times 32 small bytes (16 fp16 scales; then 16 fp16 minimums or 16 pairs of trit bytes).
+ * A code byte holds 8 / bits codes, lowest bits first; for trits it holds five. */
+typedef struct {
+    int group, bits, registers, pieces;
+    int file_bytes;   /* bytes of a block in the file */
+    int codes_at;     /* offset of the codes in the file's block */
+    int scale_at;     /* offset of the fp16 scale */
+    int extra_at;     /* offset of the fp16 minimum or the trit pair, -1 for none */
+    int step, zero, largest;
+    int order;        /* activations are stored in this many interleaved runs, see quantise */
+} packed_type;
+
+enum packed_id { Q1_0, Q2_0, PQ2_0, PTQ1_0, Q4_0, Q4_1, Q8_0, PACKED_TYPES };
+extern const packed_type packed_types[PACKED_TYPES];
+
+/* `panels` holds rows / 16 panels of 16 rows; a last group of fewer rows lies, padded, in `tail`. */
+typedef struct {
+    enum packed_id id;
+    int64_t rows, inputs;
+    uint8_t *panels, *tail;
+} packed_matrix;
+
+enum dense_id { DENSE_F32, DENSE_F16, DENSE_BF16 };
+typedef struct {
+    enum dense_id id;
+    int64_t rows, inputs;
+    const void *weights; /* row after row */
+} dense_matrix;
+
+/* Integer activations: value = 256 high + low at 16 bits, high alone at 8 (low is NULL). */
+typedef struct {
+    int64_t tokens, inputs, blocks;
+    const int8_t *high, *low; /* [tokens][inputs], each block in the order of the type */
+    const float *scales;      /* [tokens][blocks] */
+    const int32_t *sums;      /* [tokens][blocks] */
+} activations;
+
+/* A head view of activations: element (t, h, i) is at t * token_stride + h * head_stride + i. */
+typedef struct {
+    const float *data;
+    int64_t tokens, heads, dim, token_stride, head_stride;
+} head_view;
+
+typedef struct {
+    const float *cosines, *sines; /* rows of the first token's position on, `pairs` each */
+    int64_t pairs;
+    int adjacent;
+} rope_rows;
+
+typedef struct {
+    head_view query;
+    const uint16_t *keys, *values; /* fp16 [positions][kv_heads][dim] */
+    int64_t positions, kv_heads, value_dim;
+    float scale;
+    float *out; /* [tokens][heads][value_dim] */
+} attention_job;
+
+typedef struct {
+    float *state; /* [value_heads][key_dim][value_dim] */
+    const float *query, *key, *value, *decay, *beta;
+    int64_t tokens, key_heads, value_heads, key_dim, value_dim;
+    float *out;
+} delta_job;
+
+typedef struct {
+    const char *name;
+    void (*packed)(const packed_matrix *m, const activations *x, float *out, int64_t first, int64_t last);
+    void (*dense)(const dense_matrix *m, const float *x, int64_t tokens, float *out, int64_t first, int64_t last);
+    void (*quantise)(const float *x, int64_t tokens, int64_t inputs, int group, int order, int bits,
+                     int8_t *high, int8_t *low, float *scales, int32_t *sums);
+    void (*rms_norm)(float *x, const float *add, const float *weight, float epsilon, int64_t tokens,
+                     int64_t width, float *out);
+    void (*heads)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, float *out);
+    void (*heads_half)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, uint16_t *out);
+    void (*l2_heads)(const head_view *x, float epsilon, float factor, float *out);
+    void (*attention)(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch);
+    void (*delta_rule)(const delta_job *job, int64_t head);
+    void (*gates)(const float *alpha, const float *beta, const float *a, const float *dt, int64_t tokens,
+                  int64_t heads, float *decay, float *strength);
+    void (*convolve)(const float *inputs, const float *weights, int64_t tokens, int64_t channels, int64_t taps,
+                     float *out);
+    void (*silu_product)(const float *gate, const float *up, int64_t count, float *out);
+    void (*sigmoid_product)(const head_view *gate, const float *values, float *out);
+    void (*hadamard)(const float *x, const int64_t *order, const float *before, const float *after,
+                     int64_t tokens, int64_t width, int64_t block, float *out);
+    uint64_t (*read)(const uint8_t *data, int64_t nbytes);
+} level;
+
+/* Levels that this build has, best last; `level_usable` asks the processor. */
+extern const level *const levels[];
+extern const int level_count;
+int level_usable(const level *l);
+
+/* Floats of scratch that one attention call needs. */
+int64_t attention_scratch(const attention_job *job, int64_t tokens);
+
+/* Bring `panels` groups of 16 rows from the file's layout to panel layout, in place; `rows` is a scratch
+ * buffer of 16 rows. */
+void repack(enum packed_id id, uint8_t *panels, int64_t inputs, int64_t first, int64_t last, uint8_t *rows);
+/* One row of a matrix in panel layout, dequantised. */
+void select_row(const packed_matrix *m, int64_t row, float *out);
+int64_t panel_bytes(enum packed_id id, int64_t inputs);
+
+#endif

@@ -1,0 +1,22 @@
+/* AVX-512 with VNNI (Ice Lake, Zen 4 and newer). */
+#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
+#elif defined(__GNUC__)
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+#endif
+#include <immintrin.h>
+
+#include "common.h"
+#include "types.h"
+#define AVX512_VNNI 1
+#include "vector_avx512.h"
+#include "packed.h"
+
+#define LEVEL level_avx512_vnni
+#define LEVEL_NAME "avx512-vnni"
+#include "ops.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,73 @@
+/* Which levels this build has, and which of them this processor can run. */
+#include "kernels.h"
+
+#include <string.h>
+
+extern const level level_portable;
+
+#if defined(__x86_64__) || defined(_M_X64)
+extern const level level_avx2, level_avx2_vnni, level_avx512, level_avx512_vnni;
+const level *const levels[] = {&level_portable, &level_avx2, &level_avx2_vnni, &level_avx512, &level_avx512_vnni};
+
+#if defined(_MSC_VER)
+#include <intrin.h>
+static void cpuid(int leaf, int sub, unsigned r[4]) { __cpuidex((int *)r, leaf, sub); }
+static uint64_t enabled_states(void) { return _xgetbv(0); }
+#else
+#include <cpuid.h>
+static void cpuid(int leaf, int sub, unsigned r[4]) { __cpuid_count(leaf, sub, r[0], r[1], r[2], r[3]); }
+static uint64_t enabled_states(void) {
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+#endif
+
+enum { EAX, EBX, ECX, EDX };
+static int bit(unsigned word, int index) { return (word >> index) & 1; }
+
+int level_usable(const level *l) {
+    unsigned top[4], one[4], seven[4], more[4];
+    if (l == &level_portable) return 1;
+    cpuid(0, 0, top);
+    if (top[EAX] < 7) return 0;
+    cpuid(1, 0, one);
+    cpuid(7, 0, seven);
+    cpuid(7, 1, more);
+    if (!bit(one[ECX], 27)) return 0; /* XGETBV is there */
+    uint64_t states = enabled_states();
+    int avx2 = (states & 6) == 6 && bit(one[ECX], 28) && bit(one[ECX], 12) && bit(one[ECX], 29) && bit(seven[EBX], 5);
+    int avx512 = avx2 && (states & 0xe6) == 0xe6 && bit(seven[EBX], 16) && bit(seven[EBX], 17) &&
+                 bit(seven[EBX], 30) && bit(seven[EBX], 31);
+    if (l == &level_avx2) return avx2;
+    if (l == &level_avx2_vnni) return avx2 && seven[EAX] >= 1 && bit(more[EAX], 4);
+    if (l == &level_avx512) return avx512;
+    if (l == &level_avx512_vnni) return avx512 && bit(seven[ECX], 11);
+    return 0;
+}
+
+#elif defined(__aarch64__) || defined(_M_ARM64)
+extern const level level_neon;
+const level *const levels[] = {&level_portable, &level_neon};
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+enum { HWCAP_DOT_PRODUCT = 1 << 20 };
+static int has_dot_product(void) { return (getauxval(AT_HWCAP) & HWCAP_DOT_PRODUCT) != 0; }
+#elif defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+enum { ARM_V82_DOT_PRODUCT = 43 }; /* PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE */
+static int has_dot_product(void) { return IsProcessorFeaturePresent(ARM_V82_DOT_PRODUCT) != 0; }
+#else
+static int has_dot_product(void) { return 1; } /* every Apple processor with 64-bit macOS */
+#endif
+
+int level_usable(const level *l) { return l == &level_portable || (l == &level_neon && has_dot_product()); }
+
+#else
+const level *const levels[] = {&level_portable};
+int level_usable(const level *l) { return l == &level_portable; }
+#endif
+
+const int level_count = (int)(sizeof levels / sizeof levels[0]);

@@ -1,0 +1,458 @@
+/* The float operations of the contract, in terms of vector_*.h and of loops over sixteen lanes that any
+ * compiler turns into vectors. Each product and each sum is rounded once. */
+
+#define ROUND_MAGIC 12582912.0f /* 1.5 * 2^23: adding and taking it off rounds to an integer, ties to even */
+
+INLINE float canon_exp(float x) {
+    float b = x < -87.0f ? -87.0f : x;
+    b = b > 88.0f ? 88.0f : b;
+    b = x == x ? b : 0.0f;
+    float power = (b * 1.4426950408889634f + ROUND_MAGIC) - ROUND_MAGIC;
+    float r = (b - power * 0.693359375f) - power * (float)(0.6931471805599453 - 0.693359375);
+    float y = (float)(1.0 / 5040);
+    y = y * r + (float)(1.0 / 720);
+    y = y * r + (float)(1.0 / 120);
+    y = y * r + (float)(1.0 / 24);
+    y = y * r + (float)(1.0 / 6);
+    y = y * r + 0.5f;
+    y = y * r + 1.0f;
+    y = y * r + 1.0f;
+    uint32_t bits = (uint32_t)((int32_t)power + 127) << 23;
+    float scale;
+    memcpy(&scale, &bits, 4);
+    y = y * scale;
+    y = x < -87.0f ? 0.0f : y;
+    return x == x ? y : x;
+}
+
+INLINE float canon_sigmoid(float x) {
+    float e = canon_exp(x < 0.0f ? x : -x);
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+INLINE float canon_softplus(float x) {
+    float e = canon_exp(x < 0.0f ? x : -x);
+    float z = e / (2.0f + e), square = z * z;
+    float s = (float)(2.0 / 15);
+    s = s * square + (float)(2.0 / 13);
+    s = s * square + (float)(2.0 / 11);
+    s = s * square + (float)(2.0 / 9);
+    s = s * square + (float)(2.0 / 7);
+    s = s * square + (float)(2.0 / 5);
+    s = s * square + (float)(2.0 / 3);
+    s = s * square + 2.0f;
+    float y = (x > 0.0f ? x : 0.0f) + s * z;
+    return x > 20.0f ? x : y;
+}
+
+/* Up to 16 floats, the rest zeros. */
+INLINE F f_part(const float *p, int64_t count) {
+    float lanes[16] = {0};
+    memcpy(lanes, p, sizeof(float) * (size_t)count);
+    return f_load(lanes);
+}
+
+/* Sum of products of two vectors, or of squares when b is a. */
+INLINE float lane_dot(const float *a, const float *b, int64_t count) {
+    F sum = f_set(0.0f);
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) sum = f_add(sum, f_mul(f_load(a + i), f_load(b + i)));
+    if (i < count) sum = f_add(sum, f_mul(f_part(a + i, count - i), f_part(b + i, count - i)));
+    return f_fold(sum);
+}
+
+INLINE float lane_total(const float *a, int64_t count) {
+    F sum = f_set(0.0f);
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) sum = f_add(sum, f_load(a + i));
+    if (i < count) sum = f_add(sum, f_part(a + i, count - i));
+    return f_fold(sum);
+}
+
+static void quantise(const float *x, int64_t tokens, int64_t inputs, int group, int order, int bits, int8_t *high,
+                     int8_t *low, float *scales, int32_t *sums) {
+    const float limit = bits == 16 ? 32512.0f : 127.0f;
+    int32_t q[128];
+    for (int64_t b = 0; b < tokens * inputs / group; b++, x += group, high += group) {
+        uint32_t largest = 0;
+        for (int i = 0; i < group; i++) {
+            uint32_t magnitude;
+            memcpy(&magnitude, x + i, 4);
+            magnitude &= 0x7fffffff;
+            largest = magnitude > largest ? magnitude : largest;
+        }
+        float top, inverse, scale;
+        memcpy(&top, &largest, 4);
+        inverse = limit / top;
+        int finite = largest < 0x7f800000, usable = finite && inverse <= 3.402823466e38f;
+        scale = usable ? top / limit : finite ? 0.0f : (float)NAN;
+        if (!usable) inverse = 0.0f;
+        int32_t sum = 0;
+        for (int i = 0; i < group; i++) {
+            float value = usable ? (x[i] * inverse + ROUND_MAGIC) - ROUND_MAGIC : 0.0f;
+            q[i] = (int32_t)value;
+            sum += q[i];
+        }
+        int8_t plain[2][128];
+        for (int i = 0; i < group; i++) {
+            int32_t h = low ? (q[i] + 128) >> 8 : q[i];
+            plain[0][i] = (int8_t)h;
+            plain[1][i] = (int8_t)(q[i] - 256 * h);
+        }
+        for (int part = 0; part < (low ? 2 : 1); part++) {
+            int8_t *out = part ? low : high;
+            const int8_t *in = plain[part];
+            if (order == 1) memcpy(out, in, (size_t)group);
+            if (order == 4)
+                for (int r = 0; r < group; r += 16)
+                    for (int f = 0; f < 4; f++)
+                        for (int i = 0; i < 4; i++) out[r + 4 * f + i] = in[r + 4 * i + f];
+            if (order == 8)
+                for (int r = 0; r < group; r += 32)
+                    for (int f = 0; f < 8; f++)
+                        for (int i = 0; i < 4; i++) out[r + 4 * f + i] = in[r + 8 * i + f];
+            if (order == 16)
+                for (int r = 0; r < 4; r++)
+                    for (int f = 0; f < 2; f++)
+                        for (int i = 0; i < 4; i++) out[8 * r + 4 * f + i] = in[16 * f + 4 * r + i];
+        }
+        if (low) low += group;
+        *scales++ = scale;
+        *sums++ = sum;
+    }
+}
+
+/* x += add (where given), then out = x * (1 / sqrt(mean(x * x) + epsilon)) * weight. */
+static void rms_norm(float *x, const float *add, const float *weight, float epsilon, int64_t tokens, int64_t width,
+                     float *out) {
+    for (int64_t t = 0; t < tokens; t++, x += width, out += width) {
+        if (add) {
+            for (int64_t i = 0; i < width; i++) x[i] = x[i] + add[i];
+            add += width;
+        }
+        float factor = 1.0f / sqrtf(lane_dot(x, x, width) / (float)width + epsilon);
+        for (int64_t i = 0; i < width; i++) out[i] = (x[i] * factor) * weight[i];
+    }
+}
+
+INLINE void one_head(const float *in, int64_t dim, const float *norm, float epsilon, const rope_rows *rope, int64_t t,
+                     float *out) {
+    if (norm) {
+        float factor = 1.0f / sqrtf(lane_dot(in, in, dim) / (float)dim + epsilon);
+        for (int64_t i = 0; i < dim; i++) out[i] = (in[i] * factor) * norm[i];
+    } else {
+        memcpy(out, in, sizeof(float) * (size_t)dim);
+    }
+    const float *c = rope->cosines + t * rope->pairs, *s = rope->sines + t * rope->pairs;
+    int64_t step = rope->adjacent ? 2 : 1, other = rope->adjacent ? 1 : rope->pairs;
+    for (int64_t i = 0; i < rope->pairs; i++) {
+        float a = out[i * step], b = out[i * step + other];
+        out[i * step] = a * c[i] - b * s[i];
+        out[i * step + other] = a * s[i] + b * c[i];
+    }
+}
+
+static void heads(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, float *out) {
+    for (int64_t t = 0; t < x->tokens; t++)
+        for (int64_t h = 0; h < x->heads; h++, out += x->dim)
+            one_head(x->data + t * x->token_stride + h * x->head_stride, x->dim, norm, epsilon, rope, t, out);
+}
+
+enum { MAX_DIM = 1024 };
+
+INLINE void to_half(const float *in, int64_t count, uint16_t *out) {
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) f_to_half(out + i, f_load(in + i));
+    for (; i < count; i++) out[i] = float_to_half(in[i]);
+}
+
+/* As heads, but rounded to fp16; without rope only the rounding. */
+static void heads_half(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, uint16_t *out) {
+    float head[MAX_DIM];
+    for (int64_t t = 0; t < x->tokens; t++)
+        for (int64_t h = 0; h < x->heads; h++, out += x->dim) {
+            const float *in = x->data + t * x->token_stride + h * x->head_stride;
+            if (rope) {
+                one_head(in, x->dim, norm, epsilon, rope, t, head);
+                in = head;
+            }
+            to_half(in, x->dim, out);
+        }
+}
+
+static void l2_heads(const head_view *x, float epsilon, float factor, float *out) {
+    for (int64_t t = 0; t < x->tokens; t++)
+        for (int64_t h = 0; h < x->heads; h++, out += x->dim) {
+            const float *in = x->data + t * x->token_stride + h * x->head_stride;
+            float inverse = 1.0f / sqrtf(lane_dot(in, in, x->dim) + epsilon);
+            for (int64_t i = 0; i < x->dim; i++) out[i] = (in[i] * inverse) * factor;
+        }
+}
+
+/* exp(s - max) in place, and their lane sum; the row is padded with zeros to a multiple of 16. */
+INLINE float softmax_weights(float *scores, int64_t count) {
+    float largest = scores[0];
+    for (int64_t j = 1; j < count; j++) largest = scores[j] > largest ? scores[j] : largest;
+    for (int64_t j = 0; j < count; j++) scores[j] = canon_exp(scores[j] - largest);
+    return lane_total(scores, count);
+}
+
+/* out[dim] += weights[j] * values[j][dim], j in order; values has `stride` halves a position. */
+INLINE void mix_values(const float *weights, const uint16_t *values, int64_t stride, int64_t count, int64_t dim,
+                       float *out) {
+    int64_t d = 0;
+    for (; d + 64 <= dim; d += 64) {
+        F a = f_load(out + d), b = f_load(out + d + 16), c = f_load(out + d + 32), e = f_load(out + d + 48);
+        for (int64_t j = 0; j < count; j++) {
+            const uint16_t *v = values + j * stride + d;
+            F w = f_set(weights[j]);
+            a = f_add(a, f_mul(w, f_half(v)));
+            b = f_add(b, f_mul(w, f_half(v + 16)));
+            c = f_add(c, f_mul(w, f_half(v + 32)));
+            e = f_add(e, f_mul(w, f_half(v + 48)));
+        }
+        f_store(out + d, a), f_store(out + d + 16, b), f_store(out + d + 32, c), f_store(out + d + 48, e);
+    }
+    for (; d < dim; d += 16) { /* dims are multiples of 16: the wrapper sees to it */
+        F a = f_load(out + d);
+        for (int64_t j = 0; j < count; j++)
+            a = f_add(a, f_mul(f_set(weights[j]), f_half(values + j * stride + d)));
+        f_store(out + d, a);
+    }
+}
+
+/* One token's heads of one kv head. Scratch: the scores of one head. */
+INLINE void attend_one(const attention_job *job, int64_t kv_head, int64_t t, float *scratch) {
+    const int64_t dim = job->query.dim, group = job->query.heads / job->kv_heads;
+    const int64_t seen = job->positions - job->query.tokens + t + 1, stride = job->kv_heads * dim;
+    const uint16_t *keys = job->keys + kv_head * dim;
+    for (int64_t g = 0; g < group; g++) {
+        const int64_t h = kv_head * group + g;
+        const float *q = job->query.data + t * job->query.token_stride + h * job->query.head_stride;
+        for (int64_t j = 0; j < seen; j++) {
+            F sum = f_set(0.0f);
+            for (int64_t i = 0; i < dim; i += 16) sum = f_add(sum, f_mul(f_load(q + i), f_half(keys + j * stride + i)));
+            scratch[j] = f_fold(sum) * job->scale;
+        }
+        float total = softmax_weights(scratch, seen);
+        float *out = job->out + (t * job->query.heads + h) * job->value_dim;
+        memset(out, 0, sizeof(float) * (size_t)job->value_dim);
+        mix_values(scratch, job->values + kv_head * job->value_dim, job->kv_heads * job->value_dim, seen,
+                   job->value_dim, out);
+        for (int64_t i = 0; i < job->value_dim; i++) out[i] = out[i] / total;
+    }
+}
+
+/* Scores of one query against 16 positions; keys are [dim][16 positions]. Lane l sums dims l, l + 16, … */
+INLINE F sixteen_scores(const float *q, const float *keys, int64_t dim, F scale) {
+    F lanes[16];
+    for (int l = 0; l < 16; l++) lanes[l] = f_add(f_set(0.0f), f_mul(f_set(q[l]), f_load(keys + 16 * l)));
+    for (int64_t i = 16; i < dim; i += 16)
+        for (int l = 0; l < 16; l++)
+            lanes[l] = f_add(lanes[l], f_mul(f_set(q[i + l]), f_load(keys + 16 * (i + l))));
+    for (int half = 8; half; half /= 2)
+        for (int l = 0; l < half; l++) lanes[l] = f_add(lanes[l], lanes[l + half]);
+    return f_mul(lanes[0], scale);
+}
+
+/* Tokens first .. last - 1 of one kv head, all queries against a tile of 16 positions at a time. */
+INLINE void attend_many(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {
+    const int64_t dim = job->query.dim, group = job->query.heads / job->kv_heads, vdim = job->value_dim;
+    const int64_t past = job->positions - job->query.tokens, end = past + last, width = (end + 15) / 16 * 16;
+    const int64_t queries = (last - first) * group;
+    float *tile = scratch, *scores = scratch + 16 * dim;
+    const F scale = f_set(job->scale);
+    for (int64_t p = 0; p < end; p += 16) {
+        int64_t count = end - p < 16 ? end - p : 16;
+        if (count < 16) memset(tile, 0, sizeof(float) * 16 * (size_t)dim);
+        for (int64_t j = 0; j < count; j++) {
+            const uint16_t *key = job->keys + ((p + j) * job->kv_heads + kv_head) * dim;
+            for (int64_t i = 0; i < dim; i += 16) {
+                float row[16];
+                f_store(row, f_half(key + i));
+                for (int l = 0; l < 16; l++) tile[16 * (i + l) + j] = row[l];
+            }
+        }
+        for (int64_t n = 0; n < queries; n++) {
+            int64_t t = first + n / group, h = kv_head * group + n % group;
+            if (p > past + t) continue;
+            const float *q = job->query.data + t * job->query.token_stride + h * job->query.head_stride;
+            f_store(scores + n * width + p, sixteen_scores(q, tile, dim, scale));
+        }
+    }
+    float totals[CHUNK_TOKENS * 64];
+    for (int64_t n = 0; n < queries; n++) {
+        int64_t t = first + n / group, h = kv_head * group + n % group;
+        totals[n] = softmax_weights(scores + n * width, past + t + 1);
+        memset(job->out + (t * job->query.heads + h) * vdim, 0, sizeof(float) * (size_t)vdim);
+    }
+    for (int64_t p = 0; p < end; p += 16) {
+        for (int64_t n = 0; n < queries; n++) {
+            int64_t t = first + n / group, h = kv_head * group + n % group, count = past + t + 1 - p;
+            if (count <= 0) continue;
+            mix_values(scores + n * width + p, job->values + (p * job->kv_heads + kv_head) * vdim,
+                       job->kv_heads * vdim, count < 16 ? count : 16, vdim,
+                       job->out + (t * job->query.heads + h) * vdim);
+        }
+    }
+    for (int64_t n = 0; n < queries; n++) {
+        float *out = job->out + ((first + n / group) * job->query.heads + kv_head * group + n % group) * vdim;
+        for (int64_t i = 0; i < vdim; i++) out[i] = out[i] / totals[n];
+    }
+}
+
+static void attention(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {
+    if (last - first < 4)
+        for (int64_t t = first; t < last; t++) attend_one(job, kv_head, t, scratch);
+    else
+        attend_many(job, kv_head, first, last, scratch);
+}
+
+/* One value head through all tokens, 16 value columns at a time: they do not depend on each other. */
+static void delta_rule(const delta_job *job, int64_t head) {
+    const int64_t dim = job->key_dim, vdim = job->value_dim, key_head = head % job->key_heads;
+    float *state = job->state + head * dim * vdim;
+    float columns[MAX_DIM * 16];
+    for (int64_t v = 0; v < vdim; v += 16) {
+        for (int64_t i = 0; i < dim; i++) memcpy(columns + 16 * i, state + i * vdim + v, 64);
+        for (int64_t t = 0; t < job->tokens; t++) {
+            const float *k = job->key + (t * job->key_heads + key_head) * dim;
+            const float *q = job->query + (t * job->key_heads + key_head) * dim;
+            const int64_t row = (t * job->value_heads + head) * vdim + v;
+            F decay = f_set(job->decay[t * job->value_heads + head]);
+            F beta = f_set(job->beta[t * job->value_heads + head]);
+            F lanes[16];
+            for (int l = 0; l < 16; l++) lanes[l] = f_set(0.0f);
+            for (int64_t i = 0; i < dim; i += 16)
+                for (int l = 0; l < 16; l++) {
+                    F s = f_mul(f_load(columns + 16 * (i + l)), decay);
+                    f_store(columns + 16 * (i + l), s);
+                    lanes[l] = f_add(lanes[l], f_mul(s, f_set(k[i + l])));
+                }
+            for (int half = 8; half; half /= 2)
+                for (int l = 0; l < half; l++) lanes[l] = f_add(lanes[l], lanes[l + half]);
+            F minus_read = f_mul(lanes[0], f_set(-1.0f));
+            F delta = f_mul(beta, f_add(f_load(job->value + row), minus_read));
+            for (int l = 0; l < 16; l++) lanes[l] = f_set(0.0f);
+            for (int64_t i = 0; i < dim; i += 16)
+                for (int l = 0; l < 16; l++) {
+                    F s = f_add(f_load(columns + 16 * (i + l)), f_mul(f_set(k[i + l]), delta));
+                    f_store(columns + 16 * (i + l), s);
+                    lanes[l] = f_add(lanes[l], f_mul(s, f_set(q[i + l])));
+                }
+            for (int half = 8; half; half /= 2)
+                for (int l = 0; l < half; l++) lanes[l] = f_add(lanes[l], lanes[l + half]);
+            f_store(job->out + row, lanes[0]);
+        }
+        for (int64_t i = 0; i < dim; i++) memcpy(state + i * vdim + v, columns + 16 * i, 64);
+    }
+}
+
+static void gates(const float *alpha, const float *beta, const float *a, const float *dt, int64_t tokens,
+                  int64_t count, float *decay, float *strength) {
+    for (int64_t t = 0; t < tokens; t++)
+        for (int64_t h = 0; h < count; h++) {
+            int64_t at = t * count + h;
+            decay[at] = canon_exp(a[h] * canon_softplus(alpha[at] + dt[h]));
+            strength[at] = canon_sigmoid(beta[at]);
+        }
+}
+
+static void convolve(const float *inputs, const float *weights, int64_t tokens, int64_t channels, int64_t taps,
+                     float *out) {
+    for (int64_t t = 0; t < tokens; t++, out += channels)
+        for (int64_t c = 0; c < channels; c++) {
+            float sum = 0.0f;
+            for (int64_t tap = 0; tap < taps; tap++)
+                sum = sum + weights[tap * channels + c] * inputs[(t + tap) * channels + c];
+            out[c] = sum * canon_sigmoid(sum);
+        }
+}
+
+static void silu_product(const float *gate, const float *up, int64_t count, float *out) {
+    for (int64_t i = 0; i < count; i++) out[i] = (gate[i] * canon_sigmoid(gate[i])) * up[i];
+}
+
+static void sigmoid_product(const head_view *gate, const float *values, float *out) {
+    for (int64_t t = 0; t < gate->tokens; t++)
+        for (int64_t h = 0; h < gate->heads; h++, values += gate->dim, out += gate->dim) {
+            const float *g = gate->data + t * gate->token_stride + h * gate->head_stride;
+            for (int64_t i = 0; i < gate->dim; i++) out[i] = canon_sigmoid(g[i]) * values[i];
+        }
+}
+
+static void hadamard(const float *x, const int64_t *order, const float *before, const float *after, int64_t tokens,
+                     int64_t width, int64_t block, float *out) {
+    const float factor = (float)(1.0 / sqrt((double)block));
+    for (int64_t t = 0; t < tokens; t++, x += width, out += width) {
+        for (int64_t i = 0; i < width; i++) {
+            float value = x[order ? order[i] : i];
+            out[i] = before ? value * before[i] : value;
+        }
+        for (int64_t start = 0; start < width; start += block)
+            for (int64_t half = 1; half < block; half *= 2)
+                for (int64_t j = start; j < start + block; j += 2 * half)
+                    for (int64_t i = j; i < j + half; i++) {
+                        float a = out[i], b = out[i + half];
+                        out[i] = a + b;
+                        out[i + half] = a - b;
+                    }
+        for (int64_t i = 0; i < width; i++) {
+            float value = out[i] * factor;
+            out[i] = after ? value * after[i] : value;
+        }
+    }
+}
+
+enum { DENSE_CHUNK = 1024 };
+
+INLINE F f_weights(enum dense_id id, const void *row, int64_t i) {
+    if (id == DENSE_F16) return f_half((const uint16_t *)row + i);
+    if (id == DENSE_F32) return f_load((const float *)row + i);
+    const uint16_t *source = (const uint16_t *)row + i;
+    float lanes[16];
+    for (int l = 0; l < 16; l++) {
+        uint32_t bits = (uint32_t)source[l] << 16;
+        memcpy(lanes + l, &bits, 4);
+    }
+    return f_load(lanes);
+}
+
+INLINE void dense_of(enum dense_id id, const dense_matrix *m, const float *x, int64_t tokens, float *out,
+                     int64_t first, int64_t last) {
+    const size_t size = id == DENSE_F32 ? 4 : 2;
+    const int64_t whole = m->inputs / 16 * 16, rest = m->inputs - whole;
+    for (int64_t row = first; row < last; row++) {
+        const char *w = (const char *)m->weights + (size_t)(row * m->inputs) * size;
+        char tail[64] = {0};
+        memcpy(tail, w + (size_t)whole * size, (size_t)rest * size);
+        for (int64_t t = 0; t < tokens; t++) {
+            const float *in = x + t * m->inputs;
+            F sum = f_set(0.0f);
+            for (int64_t i = 0; i < whole; i += 16) sum = f_add(sum, f_mul(f_weights(id, w, i), f_load(in + i)));
+            if (rest) sum = f_add(sum, f_mul(f_weights(id, tail, 0), f_part(in + whole, rest)));
+            out[t * m->rows + row] = f_fold(sum);
+        }
+    }
+}
+
+static void dense(const dense_matrix *m, const float *x, int64_t tokens, float *out, int64_t first, int64_t last) {
+    if (m->id == DENSE_F32) dense_of(DENSE_F32, m, x, tokens, out, first, last);
+    else if (m->id == DENSE_F16) dense_of(DENSE_F16, m, x, tokens, out, first, last);
+    else dense_of(DENSE_BF16, m, x, tokens, out, first, last);
+}
+
+/* Read everything once, for measuring the memory's speed. */
+static uint64_t read_all(const uint8_t *data, int64_t nbytes) {
+    uint64_t x[8] = {0};
+    for (int64_t i = 0; i + 64 <= nbytes; i += 64) {
+        uint64_t line[8];
+        memcpy(line, data + i, 64);
+        prefetch(data + i + PREFETCH_BYTES);
+        for (int k = 0; k < 8; k++) x[k] ^= line[k];
+    }
+    return x[0] ^ x[1] ^ x[2] ^ x[3] ^ x[4] ^ x[5] ^ x[6] ^ x[7];
+}
+
+const level LEVEL = {LEVEL_NAME, packed,     dense,     quantise, rms_norm,     heads,           heads_half, l2_heads,
+                     attention,  delta_rule, gates,     convolve, silu_product, sigmoid_product, hadamard,   read_all};

@@ -1,0 +1,215 @@
+/* Products of packed matrices with integer activations, in terms of vector_*.h.
+ *
+ * A panel is 16 rows: all code registers of its blocks, then the small pieces. Panels start where 16 rows
+ * of the file started, so some lie 32 bytes off a 64-byte boundary; those put their first piece in front,
+ * and the code registers are aligned in both cases. */
+
+enum { CHUNK_TOKENS = 64, PREFETCH_BYTES = 4096, MAX_STEPS = 32 };
+
+typedef struct {
+    const uint8_t *codes, *pieces;
+    const uint8_t *first; /* piece 0 */
+} panel_view;
+
+INLINE panel_view view_panel(const packed_type *type, const uint8_t *panel, int64_t blocks) {
+    panel_view v;
+    int lead = ((uintptr_t)panel & 63) == 32 ? 32 : 0;
+    v.codes = panel + lead;
+    v.pieces = v.codes + blocks * type->registers * 64 - lead;
+    v.first = lead ? panel : v.pieces;
+    return v;
+}
+
+INLINE const uint16_t *piece(const panel_view *v, int64_t index) {
+    return (const uint16_t *)(index ? v->pieces + 32 * index : v->first);
+}
+
+/* The inner loop of one register: USE(codes) gets four inputs' codes of 16 rows, in step order. */
+#define EACH_FIELD(BITS, REGISTER, USE)                                    \
+    for (int field_ = 0; field_ < 8 / (BITS); field_++) {                  \
+        USE(v_field(REGISTER, field_ * (BITS), (1 << (BITS)) - 1));        \
+    }
+
+/* Unpack a block of 16 rows to one code a byte, [steps][16 rows][4 inputs]. */
+INLINE void unpack_block(const packed_type type, const uint8_t *codes, const uint16_t *extra, uint8_t *out) {
+    if (type.bits) {
+        for (int r = 0; r < type.registers; r++) {
+            V packed = v_load(codes + 64 * r);
+#define STORE(CODES) (v_store(out, (CODES)), out += 64)
+            EACH_FIELD(type.bits, packed, STORE)
+#undef STORE
+        }
+        return;
+    }
+    for (int r = 0; r < 6; r++) { /* trits: step = input / 4 of the file's order */
+        V b = v_load(codes + 64 * r);
+        int base = r < 4 ? r : 20 + (r - 4), stride = r < 4 ? 4 : 2;
+        for (int n = 0; n < 5; n++) {
+            v_store(out + 64 * (base + n * stride), v_digit(b));
+            b = v_triple(b);
+        }
+    }
+    V b = v_pairs((const uint8_t *)extra);
+    v_store(out + 64 * 30, v_digit(b));
+    v_store(out + 64 * 31, v_digit(v_triple(v_triple(b))));
+}
+
+/* One block's contribution to 16 rows, from the exact integer sums. */
+INLINE F block_term(const packed_type type, A dots, F scale, const uint16_t *minimum, float x_scale, int32_t sum) {
+    if (type.step == 2) dots = a_scale(dots, 1);
+    if (type.zero) dots = a_minus(dots, type.zero * sum);
+    F x = f_set(x_scale);
+    F term = f_mul(f_int(dots), f_mul(scale, x));
+    if (minimum) term = f_add(term, f_mul(f_set((float)sum), f_mul(f_half(minimum), x)));
+    return term;
+}
+
+/* `count` tokens of one unpacked block; y [count][16] is added to. */
+INLINE void tile_block(const packed_type type, int wide, int count, const uint8_t *unpacked, F scale,
+                       const uint16_t *minimum, const activations *x, int64_t token, int64_t block, float *y) {
+    A high[16], low[16];
+    const int8_t *q = x->high + token * x->inputs + block * type.group;
+    const int8_t *p = wide ? x->low + token * x->inputs + block * type.group : q;
+    for (int t = 0; t < count; t++) high[t] = low[t] = a_zero();
+    for (int s = 0; s < type.group / 4; s++) {
+        V w = v_load(unpacked + 64 * s);
+        for (int t = 0; t < count; t++) {
+            high[t] = a_dot(high[t], w, q + t * x->inputs + 4 * s, type.largest);
+            if (wide) low[t] = a_dot(low[t], w, p + t * x->inputs + 4 * s, type.largest);
+        }
+    }
+    for (int t = 0; t < count; t++) {
+        int64_t at = (token + t) * x->blocks + block;
+        A dots = wide ? a_add(a_scale(high[t], 8), low[t]) : high[t];
+        F term = block_term(type, dots, scale, minimum, x->scales[at], x->sums[at]);
+        f_store(y + 16 * t, f_add(f_load(y + 16 * t), term));
+    }
+}
+
+INLINE void panel_many(const packed_type type, int wide, const panel_view *v, const activations *x, int64_t token,
+                       int64_t tokens, float *y) {
+    uint8_t unpacked[MAX_STEPS * 64];
+    const int tile = wide ? TILE_TOKENS_16 : TILE_TOKENS_8;
+    for (int64_t b = 0; b < x->blocks; b++) {
+        const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
+        F scale = f_half(piece(v, type.pieces * b));
+        unpack_block(type, v->codes + b * type.registers * 64, extra, unpacked);
+        if (!type.bits) extra = NULL;
+        int64_t t = 0;
+        for (; t + tile <= tokens; t += tile)
+            tile_block(type, wide, tile, unpacked, scale, extra, x, token + t, b, y + 16 * t);
+        for (; t + 2 <= tokens; t += 2)
+            tile_block(type, wide, 2, unpacked, scale, extra, x, token + t, b, y + 16 * t);
+        for (; t < tokens; t++) tile_block(type, wide, 1, unpacked, scale, extra, x, token + t, b, y + 16 * t);
+    }
+}
+
+/* One token: codes go from memory to the dot product without a detour. */
+INLINE void panel_one(const packed_type type, int wide, const panel_view *v, const activations *x, int64_t token,
+                      float *y) {
+    const int8_t *q = x->high + token * x->inputs, *p = wide ? x->low + token * x->inputs : q;
+    F sum = f_set(0.0f);
+    for (int64_t b = 0; b < x->blocks; b++) {
+        const uint8_t *codes = v->codes + b * type.registers * 64;
+        const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
+        A high[2] = {a_zero(), a_zero()}, low[2] = {a_zero(), a_zero()};
+#define DOT(K, CODES, INPUT)                                                            \
+    do {                                                                                \
+        V w_ = (CODES);                                                                 \
+        high[(K) & 1] = a_dot(high[(K) & 1], w_, q + (INPUT), type.largest);            \
+        if (wide) low[(K) & 1] = a_dot(low[(K) & 1], w_, p + (INPUT), type.largest);    \
+    } while (0)
+        if (type.bits) {
+            int s = 0;
+            for (int r = 0; r < type.registers; r++) {
+                prefetch(codes + 64 * r + PREFETCH_BYTES);
+                V packed = v_load(codes + 64 * r);
+#define USE(CODES) do { DOT(s, CODES, 4 * s); s++; } while (0)
+                EACH_FIELD(type.bits, packed, USE)
+#undef USE
+            }
+        } else {
+            for (int r = 0; r < 6; r++) {
+                prefetch(codes + 64 * r + PREFETCH_BYTES);
+                V trits = v_load(codes + 64 * r);
+                int base = r < 4 ? 4 * r : 80 + 4 * (r - 4), stride = r < 4 ? 16 : 8;
+                for (int n = 0; n < 5; n++) {
+                    DOT(n, v_digit(trits), base + n * stride);
+                    if (n < 4) trits = v_triple(trits);
+                }
+            }
+            V trits = v_pairs((const uint8_t *)extra);
+            DOT(0, v_digit(trits), 120);
+            DOT(1, v_digit(v_triple(v_triple(trits))), 124);
+            extra = NULL;
+        }
+#undef DOT
+        A dots = a_add(high[0], high[1]);
+        if (wide) dots = a_add(a_scale(dots, 8), a_add(low[0], low[1]));
+        int64_t at = token * x->blocks + b;
+        F scale = f_half(piece(v, type.pieces * b));
+        sum = f_add(sum, block_term(type, dots, scale, extra, x->scales[at], x->sums[at]));
+        q += type.group;
+        p += type.group;
+    }
+    f_store(y, sum);
+}
+
+INLINE void packed_of(const packed_type type, int wide, const packed_matrix *m, const activations *x, float *out,
+                      int64_t first, int64_t last) {
+    int64_t nbytes = 16 * (m->inputs / type.group) * type.file_bytes;
+    float y[CHUNK_TOKENS * 16];
+    for (int64_t token = 0; token < x->tokens; token += CHUNK_TOKENS) {
+        int64_t tokens = x->tokens - token < CHUNK_TOKENS ? x->tokens - token : CHUNK_TOKENS;
+        for (int64_t panel = first; panel < last; panel++) {
+            const uint8_t *at = panel < m->rows / 16 ? m->panels + panel * nbytes : m->tail;
+            panel_view v = view_panel(&type, at, x->blocks);
+            int64_t rows = m->rows - 16 * panel < 16 ? m->rows - 16 * panel : 16;
+            if (tokens == 1) {
+                panel_one(type, wide, &v, x, token, y);
+            } else {
+                memset(y, 0, sizeof(float) * 16 * (size_t)tokens);
+                panel_many(type, wide, &v, x, token, tokens, y);
+            }
+            for (int64_t t = 0; t < tokens; t++)
+                memcpy(out + (token + t) * m->rows + 16 * panel, y + 16 * t, sizeof(float) * (size_t)rows);
+        }
+    }
+}
+
+/* One function a type and precision, so that everything above is compiled with constants. */
+#define PACKED_FUNCTIONS(NAME, ...)                                                                       \
+    static void packed_##NAME##_8(const packed_matrix *m, const activations *x, float *out, int64_t f, int64_t l) { \
+        const packed_type type = __VA_ARGS__;                                                             \
+        packed_of(type, 0, m, x, out, f, l);                                                              \
+    }                                                                                                     \
+    static void packed_##NAME##_16(const packed_matrix *m, const activations *x, float *out, int64_t f, int64_t l) { \
+        const packed_type type = __VA_ARGS__;                                                             \
+        packed_of(type, 1, m, x, out, f, l);                                                              \
+    }
+#define PACKED_CASE(NAME)                                          \
+    case NAME:                                                     \
+        (x->low ? packed_##NAME##_16 : packed_##NAME##_8)(m, x, out, first, last); \
+        break
+
+PACKED_FUNCTIONS(Q1_0, TYPE_Q1_0)
+PACKED_FUNCTIONS(Q2_0, TYPE_Q2_0)
+PACKED_FUNCTIONS(PQ2_0, TYPE_PQ2_0)
+PACKED_FUNCTIONS(PTQ1_0, TYPE_PTQ1_0)
+PACKED_FUNCTIONS(Q4_0, TYPE_Q4_0)
+PACKED_FUNCTIONS(Q4_1, TYPE_Q4_1)
+PACKED_FUNCTIONS(Q8_0, TYPE_Q8_0)
+
+/* Products with panels first .. last - 1. */
+static void packed(const packed_matrix *m, const activations *x, float *out, int64_t first, int64_t last) {
+    switch (m->id) {
+        PACKED_CASE(Q1_0);
+        PACKED_CASE(Q2_0);
+        PACKED_CASE(PQ2_0);
+        PACKED_CASE(PTQ1_0);
+        PACKED_CASE(Q4_0);
+        PACKED_CASE(Q4_1);
+        PACKED_CASE(Q8_0);
+        case PACKED_TYPES: break;
+    }
+}

@@ -1,0 +1,117 @@
+/* vector_portable.h in AVX2 with F16C; AVX_VNNI chooses the dot product. */
+typedef struct { __m256i a, b; } V; /* rows 0..7, rows 8..15 */
+typedef struct { __m256i a, b; } A;
+typedef struct { __m256 a, b; } F;
+
+enum { TILE_TOKENS_8 = 4, TILE_TOKENS_16 = 2 };
+
+INLINE V v_load(const uint8_t *p) {
+    V r = {_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
+    return r;
+}
+INLINE void v_store(uint8_t *p, V x) {
+    _mm256_storeu_si256((__m256i *)p, x.a);
+    _mm256_storeu_si256((__m256i *)(p + 32), x.b);
+}
+INLINE V v_field(V x, int shift, int mask) {
+    const __m256i m = _mm256_set1_epi8((char)mask);
+    V r = {_mm256_and_si256(_mm256_srli_epi16(x.a, shift), m), _mm256_and_si256(_mm256_srli_epi16(x.b, shift), m)};
+    return r;
+}
+INLINE __m256i triple(__m256i x) { return _mm256_add_epi8(x, _mm256_add_epi8(x, x)); }
+INLINE V v_triple(V x) {
+    V r = {triple(x.a), triple(x.b)};
+    return r;
+}
+INLINE __m256i digit(__m256i x) {
+    const __m256i one = _mm256_set1_epi8(1);
+    __m256i first = _mm256_min_epu8(_mm256_subs_epu8(x, _mm256_set1_epi8(85)), one);
+    return _mm256_add_epi8(first, _mm256_min_epu8(_mm256_subs_epu8(x, _mm256_set1_epi8((char)170)), one));
+}
+INLINE V v_digit(V x) {
+    V r = {digit(x.a), digit(x.b)};
+    return r;
+}
+INLINE V v_pairs(const uint8_t *p) {
+    __m256i a = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    __m256i b = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 16)));
+    V r = {_mm256_or_si256(a, _mm256_slli_epi32(triple(a), 16)), _mm256_or_si256(b, _mm256_slli_epi32(triple(b), 16))};
+    return r;
+}
+INLINE A a_zero(void) {
+    A r = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    return r;
+}
+INLINE __m256i dot(__m256i sum, __m256i w, __m256i x, int largest) {
+#if AVX_VNNI
+    (void)largest;
+    return _mm256_dpbusd_avx_epi32(sum, w, x);
+#else
+    const __m256i one = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
+    if (largest <= 127) return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), one));
+    /* 16-bit pair sums could saturate: low and high nibbles apart */
+    __m256i low = _mm256_maddubs_epi16(_mm256_and_si256(w, nibble), x);
+    __m256i high = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(w, 4), nibble), x);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(low, one));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
+#endif
+}
+INLINE A a_dot(A s, V w, const int8_t *q, int largest) {
+    int32_t four;
+    memcpy(&four, q, 4);
+    __m256i x = _mm256_set1_epi32(four);
+    A r = {dot(s.a, w.a, x, largest), dot(s.b, w.b, x, largest)};
+    return r;
+}
+INLINE A a_add(A x, A y) {
+    A r = {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+    return r;
+}
+INLINE A a_scale(A x, int shift) {
+    A r = {_mm256_slli_epi32(x.a, shift), _mm256_slli_epi32(x.b, shift)};
+    return r;
+}
+INLINE A a_minus(A x, int32_t y) {
+    const __m256i v = _mm256_set1_epi32(y);
+    A r = {_mm256_sub_epi32(x.a, v), _mm256_sub_epi32(x.b, v)};
+    return r;
+}
+INLINE F f_int(A x) {
+    F r = {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
+    return r;
+}
+INLINE F f_set(float x) {
+    F r = {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+    return r;
+}
+INLINE F f_load(const float *p) {
+    F r = {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+    return r;
+}
+INLINE void f_store(float *p, F x) {
+    _mm256_storeu_ps(p, x.a);
+    _mm256_storeu_ps(p + 8, x.b);
+}
+INLINE F f_add(F x, F y) {
+    F r = {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+    return r;
+}
+INLINE F f_mul(F x, F y) {
+    F r = {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+    return r;
+}
+INLINE F f_half(const uint16_t *p) {
+    F r = {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+    return r;
+}
+INLINE void f_to_half(uint16_t *p, F x) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE float f_fold(F x) {
+    __m256 eight = _mm256_add_ps(x.a, x.b);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+INLINE void prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }

@@ -1,0 +1,61 @@
+/* vector_portable.h in AVX-512 F, BW, VL; AVX512_VNNI chooses the dot product. */
+typedef __m512i V;
+typedef __m512i A;
+typedef __m512 F;
+
+enum { TILE_TOKENS_8 = 16, TILE_TOKENS_16 = 8 };
+
+INLINE V v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+INLINE void v_store(uint8_t *p, V a) { _mm512_storeu_si512(p, a); }
+INLINE V v_field(V a, int shift, int mask) {
+    return _mm512_and_si512(_mm512_srli_epi16(a, (unsigned)shift), _mm512_set1_epi8((char)mask));
+}
+INLINE V v_triple(V a) { return _mm512_add_epi8(a, _mm512_add_epi8(a, a)); }
+INLINE V v_digit(V a) {
+    const V one = _mm512_set1_epi8(1);
+    V first = _mm512_min_epu8(_mm512_subs_epu8(a, _mm512_set1_epi8(85)), one);
+    V second = _mm512_min_epu8(_mm512_subs_epu8(a, _mm512_set1_epi8((char)170)), one);
+    return _mm512_add_epi8(first, second);
+}
+INLINE V v_pairs(const uint8_t *p) {
+    V low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_or_si512(low, _mm512_slli_epi32(v_triple(low), 16));
+}
+INLINE A a_zero(void) { return _mm512_setzero_si512(); }
+INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
+    int32_t four;
+    memcpy(&four, q, 4);
+    V x = _mm512_set1_epi32(four);
+#if AVX512_VNNI
+    (void)largest;
+    return _mm512_dpbusd_epi32(a, w, x);
+#else
+    const V one = _mm512_set1_epi16(1);
+    if (largest <= 127) return _mm512_add_epi32(a, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), one));
+    /* 16-bit pair sums could saturate: low and high nibbles apart */
+    V low = _mm512_maddubs_epi16(v_field(w, 0, 15), x), high = _mm512_maddubs_epi16(v_field(w, 4, 15), x);
+    a = _mm512_add_epi32(a, _mm512_madd_epi16(low, one));
+    return _mm512_add_epi32(a, _mm512_madd_epi16(high, _mm512_set1_epi16(16)));
+#endif
+}
+INLINE A a_add(A a, A b) { return _mm512_add_epi32(a, b); }
+INLINE A a_scale(A a, int shift) { return _mm512_slli_epi32(a, (unsigned)shift); }
+INLINE A a_minus(A a, int32_t b) { return _mm512_sub_epi32(a, _mm512_set1_epi32(b)); }
+INLINE F f_int(A a) { return _mm512_cvtepi32_ps(a); }
+INLINE F f_set(float x) { return _mm512_set1_ps(x); }
+INLINE F f_load(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void f_store(float *p, F a) { _mm512_storeu_ps(p, a); }
+INLINE F f_add(F a, F b) { return _mm512_add_ps(a, b); }
+INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
+INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE void f_to_half(uint16_t *p, F a) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE float f_fold(F a) {
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a),
+                                 _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+INLINE void prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }

@@ -1,0 +1,79 @@
+/* vector_portable.h in NEON with the dot product instructions (Armv8.2 dotprod; every Apple core).
+ *
+ * SDOT takes signed bytes on both sides. Codes up to 127 are their own signed value; Q8_0's unsigned codes
+ * are turned back by flipping the top bit, and 128 times the four activations is added. */
+typedef struct { uint8x16_t v[4]; } V; /* rows 0..3, 4..7, 8..11, 12..15 */
+typedef struct { int32x4_t v[4]; } A;
+typedef struct { float32x4_t v[4]; } F;
+
+enum { TILE_TOKENS_8 = 4, TILE_TOKENS_16 = 2 };
+
+#define EACH(i, n) for (int i = 0; i < (n); i++)
+
+INLINE V v_load(const uint8_t *p) { V r; EACH(i, 4) r.v[i] = vld1q_u8(p + 16 * i); return r; }
+INLINE void v_store(uint8_t *p, V a) { EACH(i, 4) vst1q_u8(p + 16 * i, a.v[i]); }
+INLINE V v_field(V a, int shift, int mask) {
+    EACH(i, 4) a.v[i] = vandq_u8(vshlq_u8(a.v[i], vdupq_n_s8((int8_t)-shift)), vdupq_n_u8((uint8_t)mask));
+    return a;
+}
+INLINE V v_triple(V a) { EACH(i, 4) a.v[i] = vaddq_u8(a.v[i], vaddq_u8(a.v[i], a.v[i])); return a; }
+INLINE V v_digit(V a) {
+    /* comparisons give 255, which is -1 */
+    EACH(i, 4) a.v[i] = vreinterpretq_u8_s8(vnegq_s8(vreinterpretq_s8_u8(
+        vaddq_u8(vcgeq_u8(a.v[i], vdupq_n_u8(86)), vcgeq_u8(a.v[i], vdupq_n_u8(171))))));
+    return a;
+}
+INLINE V v_pairs(const uint8_t *p) {
+    V r;
+    EACH(i, 4) {
+        uint32x4_t low = vmovl_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)));
+        uint8x16_t bytes = vreinterpretq_u8_u32(low), triple = vaddq_u8(bytes, vaddq_u8(bytes, bytes));
+        r.v[i] = vorrq_u8(bytes, vreinterpretq_u8_u32(vshlq_n_u32(vreinterpretq_u32_u8(triple), 16)));
+    }
+    return r;
+}
+INLINE A a_zero(void) { A r; EACH(i, 4) r.v[i] = vdupq_n_s32(0); return r; }
+INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
+    int32_t four;
+    memcpy(&four, q, 4);
+    int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(four));
+    if (largest <= 127) {
+        EACH(i, 4) a.v[i] = vdotq_s32(a.v[i], vreinterpretq_s8_u8(w.v[i]), x);
+        return a;
+    }
+    int32x4_t offset = vdupq_n_s32(128 * (q[0] + q[1] + q[2] + q[3]));
+    EACH(i, 4) {
+        int8x16_t code = vreinterpretq_s8_u8(veorq_u8(w.v[i], vdupq_n_u8(0x80)));
+        a.v[i] = vaddq_s32(vdotq_s32(a.v[i], code, x), offset);
+    }
+    return a;
+}
+INLINE A a_add(A a, A b) { EACH(i, 4) a.v[i] = vaddq_s32(a.v[i], b.v[i]); return a; }
+INLINE A a_scale(A a, int shift) { EACH(i, 4) a.v[i] = vshlq_s32(a.v[i], vdupq_n_s32(shift)); return a; }
+INLINE A a_minus(A a, int32_t b) { EACH(i, 4) a.v[i] = vsubq_s32(a.v[i], vdupq_n_s32(b)); return a; }
+INLINE F f_int(A a) { F r; EACH(i, 4) r.v[i] = vcvtq_f32_s32(a.v[i]); return r; }
+INLINE F f_set(float x) { F r; EACH(i, 4) r.v[i] = vdupq_n_f32(x); return r; }
+INLINE F f_load(const float *p) { F r; EACH(i, 4) r.v[i] = vld1q_f32(p + 4 * i); return r; }
+INLINE void f_store(float *p, F a) { EACH(i, 4) vst1q_f32(p + 4 * i, a.v[i]); }
+INLINE F f_add(F a, F b) { EACH(i, 4) a.v[i] = vaddq_f32(a.v[i], b.v[i]); return a; }
+INLINE F f_mul(F a, F b) { EACH(i, 4) a.v[i] = vmulq_f32(a.v[i], b.v[i]); return a; }
+INLINE F f_half(const uint16_t *p) {
+    F r;
+    EACH(i, 4) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
+    return r;
+}
+INLINE void f_to_half(uint16_t *p, F a) {
+    EACH(i, 4) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.v[i])));
+}
+INLINE float f_fold(F a) {
+    float32x4_t four = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
+    float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+    return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+INLINE void prefetch(const void *p) {
+#if defined(__GNUC__) || defined(__clang__)
+    __builtin_prefetch(p);
+#else
+    (void)p;
+#endif
+}

@@ -1,0 +1,64 @@
+/* Sixteen rows or lanes at a time in plain C: the meaning of the other vector_*.h files.
+ *
+ *   V  64 bytes: 4 code bytes of each of 16 rows (byte 4 r + i belongs to row r)
+ *   A  16 int32 sums, one a row
+ *   F  16 floats
+ */
+typedef struct { uint8_t v[64]; } V;
+typedef struct { int32_t v[16]; } A;
+typedef struct { float v[16]; } F;
+
+enum { TILE_TOKENS_8 = 4, TILE_TOKENS_16 = 2 };
+
+#define EACH(i, n) for (int i = 0; i < (n); i++)
+
+INLINE V v_load(const uint8_t *p) { V r; memcpy(r.v, p, 64); return r; }
+INLINE void v_store(uint8_t *p, V a) { memcpy(p, a.v, 64); }
+INLINE V v_field(V a, int shift, int mask) { V r; EACH(i, 64) r.v[i] = (uint8_t)((a.v[i] >> shift) & mask); return r; }
+INLINE V v_triple(V a) { V r; EACH(i, 64) r.v[i] = (uint8_t)(3 * a.v[i]); return r; }
+INLINE V v_digit(V a) { V r; EACH(i, 64) r.v[i] = (uint8_t)((a.v[i] >= 86) + (a.v[i] >= 171)); return r; }
+/* 16 pairs of bytes x to dwords x | 3 x << 16, bytewise modulo 256 */
+INLINE V v_pairs(const uint8_t *p) {
+    V r;
+    EACH(i, 16) EACH(k, 2) {
+        r.v[4 * i + k] = p[2 * i + k];
+        r.v[4 * i + 2 + k] = (uint8_t)(3 * p[2 * i + k]);
+    }
+    return r;
+}
+INLINE A a_zero(void) { A r; EACH(i, 16) r.v[i] = 0; return r; }
+/* Each row's four codes (unsigned, up to `largest`) times four signed activations, added to its sum. */
+INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
+    (void)largest;
+    EACH(i, 16) a.v[i] += w.v[4 * i] * q[0] + w.v[4 * i + 1] * q[1] + w.v[4 * i + 2] * q[2] + w.v[4 * i + 3] * q[3];
+    return a;
+}
+INLINE A a_add(A a, A b) { EACH(i, 16) a.v[i] += b.v[i]; return a; }
+INLINE A a_scale(A a, int shift) { EACH(i, 16) a.v[i] = (int32_t)((uint32_t)a.v[i] << shift); return a; }
+INLINE A a_minus(A a, int32_t b) { EACH(i, 16) a.v[i] -= b; return a; }
+INLINE F f_int(A a) { F r; EACH(i, 16) r.v[i] = (float)a.v[i]; return r; }
+INLINE F f_set(float x) { F r; EACH(i, 16) r.v[i] = x; return r; }
+INLINE F f_load(const float *p) { F r; memcpy(r.v, p, 64); return r; }
+INLINE void f_store(float *p, F a) { memcpy(p, a.v, 64); }
+INLINE F f_add(F a, F b) { EACH(i, 16) a.v[i] += b.v[i]; return a; }
+INLINE F f_mul(F a, F b) { EACH(i, 16) a.v[i] *= b.v[i]; return a; }
+INLINE float half_to_float(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, fraction = h & 1023, bits;
+    float value;
+    if (exponent == 0) {
+        value = (float)fraction * 5.9604644775390625e-8f; /* 2^-24 */
+        memcpy(&bits, &value, 4);
+        bits |= sign;
+    } else {
+        bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13;
+    }
+    memcpy(&value, &bits, 4);
+    return value;
+}
+INLINE F f_half(const uint16_t *p) { F r; EACH(i, 16) { uint16_t h; memcpy(&h, p + i, 2); r.v[i] = half_to_float(h); } return r; }
+INLINE void f_to_half(uint16_t *p, F a) { EACH(i, 16) p[i] = float_to_half(a.v[i]); }
+INLINE float f_fold(F a) {
+    for (int half = 8; half; half /= 2) EACH(i, half) a.v[i] += a.v[i + half];
+    return a.v[0];
+}
+INLINE void prefetch(const void *p) { (void)p; }

@@ -1,0 +1,158 @@
+"""The native backend: the operations of `NumpyKernels` in C, equal to it by bits.
+
+Packed matrices of the types below are brought to panel layout in the file's own memory when they are
+prepared; float matrices are read as the file has them. Whatever has no native form (other types, head
+dimensions that are no multiple of 16) is computed by the NumPy backend that this one extends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.kernels import _native, canon
+from engine.kernels.canon import Floats
+from engine.kernels.matrices import Matrix
+from engine.kernels.numpy_kernels import Halves, Indices, NumpyKernels
+from engine.quantisation import BLOCK_FORMATS, Bytes, dequantise
+from engine.tensor_types import BF16, F16, F32, TensorType
+
+LEVELS: tuple[str, ...] = _native.level_names()
+
+_PACKED = {name: index for index, name in enumerate("Q1_0 Q2_0 PQ2_0 PTQ1_0 Q4_0 Q4_1 Q8_0".split())}
+_DENSE = {F32.name: 0, F16.name: 1, BF16.name: 2}
+
+
+class NativeDense(_native.Dense):
+    """A float matrix that can also look up rows."""
+
+    def __init__(self, index: int, raw: Bytes, inputs: int, tensor_type: TensorType) -> None:
+        del index, raw, inputs  # the base class has taken them
+        self._type = tensor_type
+
+    def select(self, rows: list[int]) -> Floats:
+        """The rows in float32 [len(rows), inputs]."""
+        return dequantise(self._type, self.raw[rows])
+
+
+@dataclass
+class NativeKernels(NumpyKernels):
+    """`name` is the level: the instruction set that the code was compiled for."""
+
+    name: str = LEVELS[-1]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._native = _native.Backend(self.name, self.threads)
+
+    def matrix(self, tensor_type: TensorType, raw: Bytes) -> Matrix:
+        """Prepare a matrix from raw rows; the memory of packed rows is rearranged in place."""
+        inputs = raw.shape[1] // tensor_type.nbytes * tensor_type.block
+        if tensor_type.name in _PACKED:
+            packed: Matrix = self._native.pack(_PACKED[tensor_type.name], raw, inputs)
+            return packed
+        if tensor_type.name in _DENSE:
+            return NativeDense(_DENSE[tensor_type.name], raw, inputs, tensor_type)
+        nbytes = raw.shape[0] * inputs * 4
+        if tensor_type.name in BLOCK_FORMATS or nbytes > self.expansion_bytes:
+            return super().matrix(tensor_type, raw)
+        self.expansion_bytes -= nbytes
+        wide = dequantise(tensor_type, raw).view(np.uint8).reshape(raw.shape[0], -1)
+        return NativeDense(_DENSE[F32.name], wide, inputs, F32)
+
+    def form(self, matrix: Matrix) -> Hashable:
+        """(group, order) for a packed matrix of this backend."""
+        if isinstance(matrix, _native.Packed):
+            return matrix.group, matrix.order
+        return super().form(matrix)
+
+    def integers(self, x: Floats, form: Hashable) -> Any:
+        """x as integers, in the order that the packed type reads them."""
+        if isinstance(form, tuple):
+            return self._native.quantise(x, form[0], form[1], self.activation_bits)
+        return super().integers(x, form)
+
+    def multiply(self, matrices: Sequence[Matrix], x: Any) -> list[Floats]:
+        """Products of matrices of one form, native ones in one parallel run."""
+        if isinstance(x, _native.Integers):
+            products: list[Floats] = self._native.multiply_packed(list(matrices), x)
+            return products
+        return [
+            self._native.multiply_dense(m, x) if isinstance(m, _native.Dense) else super(
+                NativeKernels, self
+            ).multiply((m,), x)[0]
+            for m in matrices
+        ]
+
+    def rms_norm(self, x: Floats, add: Floats | None, weight: Floats, epsilon: np.float32) -> Floats:
+        """See NumpyKernels.rms_norm."""
+        normed: Floats = self._native.rms_norm(x, add, weight, epsilon)
+        return normed
+
+    def heads(self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows) -> Floats:
+        """See NumpyKernels.heads."""
+        turned: Floats = self._native.heads(x, norm, epsilon, rope.cosines, rope.sines, rope.adjacent)
+        return turned
+
+    def store_heads(
+        self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows, out: Halves
+    ) -> None:
+        """See NumpyKernels.store_heads."""
+        self._native.heads(x, norm, epsilon, rope.cosines, rope.sines, rope.adjacent, out)
+
+    def store(self, x: Floats, out: Halves) -> None:
+        """See NumpyKernels.store."""
+        self._native.store_half(x, out)
+
+    def attention(self, query: Floats, keys: Halves, values: Halves, scale: np.float32) -> Floats:
+        """See NumpyKernels.attention."""
+        if query.shape[2] % 16 or values.shape[2] % 16:
+            return super().attention(query, keys, values, scale)
+        mixed: Floats = self._native.attention(query, keys, values, scale)
+        return mixed
+
+    def delta_rule(
+        self, state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, beta: Floats
+    ) -> Floats:
+        """See NumpyKernels.delta_rule."""
+        mixed: Floats = self._native.delta_rule(state, query, key, value, decay, beta)
+        return mixed
+
+    def convolve(self, inputs: Floats, weights: Floats) -> Floats:
+        """See NumpyKernels.convolve."""
+        out: Floats = self._native.convolve(inputs, weights)
+        return out
+
+    def gates(self, alpha: Floats, beta: Floats, a: Floats, dt: Floats) -> tuple[Floats, Floats]:
+        """See NumpyKernels.gates."""
+        pair: tuple[Floats, Floats] = self._native.gates(alpha, beta, a, dt)
+        return pair
+
+    def unit_heads(self, x: Floats, epsilon: np.float32, factor: np.float32) -> Floats:
+        """See NumpyKernels.unit_heads."""
+        out: Floats = self._native.l2_heads(x, epsilon, factor)
+        return out
+
+    def hadamard(
+        self, x: Floats, order: Indices | None, before: Floats | None, after: Floats | None, block: int
+    ) -> Floats:
+        """See NumpyKernels.hadamard."""
+        out: Floats = self._native.hadamard(x, order, before, after, block)
+        return out
+
+    def silu_product(self, gate: Floats, up: Floats) -> Floats:
+        """See NumpyKernels.silu_product."""
+        out: Floats = self._native.silu_product(gate, up)
+        return out
+
+    def sigmoid_product(self, gate: Floats, values: Floats) -> Floats:
+        """See NumpyKernels.sigmoid_product."""
+        out: Floats = self._native.sigmoid_product(gate, values)
+        return out
+
+    def read(self, data: Bytes) -> None:
+        """Read a uint8 array once on all threads (what the benchmarks measure the memory with)."""
+        self._native.read(data)

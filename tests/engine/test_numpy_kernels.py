@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import dequantize
+from numpy.typing import NDArray
+
+from engine import tensor_types as types
+from engine.kernels import NumpyKernels, canon, default_threads
+from engine.kernels.matrices import PackedMatrix
+from engine.tensor_types import TENSOR_TYPES
+from tests import scalar_canon
+from tests.gguf_writer import Q8_0
+from tests.models import BACKENDS, random_blocks
+from tests.scalar_blocks import GEOMETRY, Q5_1, STEP_ZERO, decode_block
+
+F = np.float32
+Floats = NDArray[np.float32]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Division by zero is part of the contract; the decoder silences it the same way."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> type[NumpyKernels]:
+    """Every backend, to be compared with the scalar contract."""
+    return BACKENDS[request.param]
+
+
+def normal(seed: int, *shape: int) -> Floats:
+    """Random activations of about one."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def raw_rows(kind: int, rows: int, inputs: int) -> NDArray[np.uint8]:
+    """A random matrix in the bytes of a type."""
+    data = random_blocks(np.random.default_rng(kind), kind, rows, inputs)
+    return np.frombuffer(data, np.uint8).reshape(rows, -1)
+
+
+def packed_products(kind: int, raw: NDArray[np.uint8], x: Floats, bits: int) -> Floats:
+    """Products [tokens, rows] by the scalar contract."""
+    size = GEOMETRY[kind][1]
+    out = np.empty((len(x), len(raw)), np.float32)
+    for row, token in product(range(len(raw)), range(len(x))):
+        blocks = [decode_block(kind, raw[row, at : at + size].tobytes()) for at in range(0, raw.shape[1], size)]
+        minimums = [F(b.minimum) for b in blocks if b.minimum is not None]
+        out[token, row] = scalar_canon.packed_dot(
+            [b.codes for b in blocks],
+            [F(b.scale) for b in blocks],
+            minimums or None,
+            STEP_ZERO[kind],
+            list(x[token]),
+            bits,
+        )
+    return out
+
+
+def multiply(kernels: NumpyKernels, kind: int, raw: NDArray[np.uint8], x: Floats) -> Floats:
+    """Products [tokens, rows] by a backend, through the calls that graphs make."""
+    matrix = kernels.matrix(TENSOR_TYPES[kind], raw)
+    form = kernels.form(matrix)
+    return kernels.multiply([matrix], x if form is None else kernels.integers(x, form))[0]
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("kind", GEOMETRY)
+def test_packed_products_equal_the_scalar_contract_by_bits(
+    backend: type[NumpyKernels], kind: int, bits: int
+) -> None:
+    """Every packed type and both precisions, for one token and for three."""
+    raw, x = raw_rows(kind, 5, 384), normal(1, 3, 384)
+    expected = packed_products(kind, raw, x, bits)
+    kernels = backend(1, bits)
+    assert multiply(kernels, kind, raw, x).tobytes() == expected.tobytes()
+    assert multiply(kernels, kind, raw, x[:1]).tobytes() == expected[:1].tobytes()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 33])
+@pytest.mark.parametrize(("threads", "expansion_bytes"), [(1, 0), (2, 1 << 20), (3, 1 << 20), (3, 0)])
+def test_packed_products_do_not_depend_on_tiles(
+    backend: type[NumpyKernels], rows: int, threads: int, expansion_bytes: int
+) -> None:
+    """A tile of a single row gives one token the bits that it gives many (24 blocks: the order shows)."""
+    kind = types.Q4_1.id
+    raw, x = raw_rows(kind, rows, 768), normal(2, 2, 768)
+    expected = packed_products(kind, raw, x, 8)
+    kernels = backend(threads, 8, expansion_bytes)
+    for part in (slice(0, 1), slice(1, 2), slice(0, 2)):
+        assert multiply(kernels, kind, raw, x[part]).tobytes() == expected[part].tobytes()
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("kind", GEOMETRY)
+def test_integer_dots_are_exact_at_the_extremes(backend: type[NumpyKernels], kind: int, bits: int) -> None:
+    """The largest codes against the largest activations of one sign, where sums are greatest."""
+    group, size = GEOMETRY[kind]
+    ones = np.full((2, size), 0xFF, np.uint8)  # all code bits set
+    ones[1] = 0x80 if kind == Q8_0 else 0  # the other extreme
+    for offset in ((0, 2) if kind in (types.Q4_1.id, Q5_1) else (26,) if kind == types.PTQ1_0.id else (0,)):
+        ones[:, offset : offset + 2] = np.array([1.0], "<f2").view(np.uint8)
+    x = np.full((2, group), 1, np.float32)
+    x[1, ::2] = -1
+    x[1, 0] = 0.99  # an odd sum, so that a lost lowest bit shows
+    expected = packed_products(kind, ones, x, bits)
+    assert multiply(backend(1, bits), kind, ones, x).tobytes() == expected.tobytes()
+
+
+def test_a_bad_activation_makes_its_whole_token_nan(backend: type[NumpyKernels]) -> None:
+    """An infinite activation cannot pass unseen, and leaves the other tokens alone."""
+    raw, x = raw_rows(types.PQ2_0.id, 4, 256), normal(3, 2, 256)
+    alone = multiply(backend(1, 16), types.PQ2_0.id, raw, x[1:])
+    x[0, 200] = np.inf
+    found = multiply(backend(1, 16), types.PQ2_0.id, raw, x)
+    assert np.isnan(found[0]).all()
+    assert found[1:].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("inputs", [16, 20, 250])
+@pytest.mark.parametrize("kind", [types.F32, types.F16, types.BF16], ids=lambda kind: kind.name)
+def test_dense_products_equal_the_scalar_contract_by_bits(
+    backend: type[NumpyKernels], kind: types.TensorType, inputs: int
+) -> None:
+    """Float weights, also where the inputs do not fill the last sixteen lanes."""
+    weights, x = normal(4, 7, inputs), normal(5, 3, inputs)
+    stored = {"F32": weights, "F16": weights.astype("<f2"), "BF16": (weights.view("<u4") >> 16).astype("<u2")}
+    raw = stored[kind.name].view(np.uint8)
+    if kind.name == "F16":
+        weights = stored["F16"].astype(np.float32)
+    if kind.name == "BF16":
+        weights = (stored["BF16"].astype("<u4") << 16).view(np.float32)
+    expected = np.array([[scalar_canon.dot(list(w), list(t)) for w in weights] for t in x], np.float32)
+    for threads, expansion_bytes in ((1, 0), (2, 1 << 20), (3, 1 << 20)):
+        kernels = backend(threads, 16, expansion_bytes)
+        assert multiply(kernels, kind.id, raw, x).tobytes() == expected.tobytes()
+        assert multiply(kernels, kind.id, raw, x[1:2]).tobytes() == expected[1:2].tobytes()
+
+
+def test_other_types_become_dense_matrices(backend: type[NumpyKernels]) -> None:
+    """A K-quant goes through the `gguf` package and then by the dense rule."""
+    raw, x = raw_rows(14, 3, 512), normal(6, 2, 512)
+    weights = dequantize(raw, gguf.GGMLQuantizationType.Q6_K)
+    expected = np.array([[scalar_canon.dot(list(w), list(t)) for w in weights] for t in x], np.float32)
+    assert multiply(backend(1, 16), 14, raw, x).tobytes() == expected.tobytes()
+
+
+def test_several_matrices_share_one_call(backend: type[NumpyKernels]) -> None:
+    """Matrices of one form give together what each gives alone."""
+    first, second = raw_rows(types.PQ2_0.id, 5, 256), raw_rows(types.Q1_0.id, 3, 256)
+    x = normal(21, 2, 256)
+    kernels = backend(1, 16)
+    matrices = [kernels.matrix(types.PQ2_0, first), kernels.matrix(types.Q1_0, second)]
+    forms = {kernels.form(matrix) for matrix in matrices}
+    assert len(forms) == 1
+    together = kernels.multiply(matrices, kernels.integers(x, forms.pop()))
+    assert together[0].tobytes() == multiply(kernels, types.PQ2_0.id, first, x).tobytes()
+    assert together[1].tobytes() == multiply(kernels, types.Q1_0.id, second, x).tobytes()
+
+
+def test_rows_are_selected_by_id(backend: type[NumpyKernels]) -> None:
+    """The embedding look-up: dequantised rows in the order asked for, repeats included."""
+    raw = raw_rows(types.PTQ1_0.id, 4, 256)
+    matrix = backend(1, 16).matrix(types.PTQ1_0, raw)
+    assert (matrix.rows, matrix.inputs) == (4, 256)
+    found = matrix.select([2, 0, 2])
+    for place, row in enumerate((2, 0, 2)):
+        blocks = [raw[row, at : at + 28].tobytes() for at in (0, 28)]
+        expected = [value for block in blocks for value in decode_block(143, block).values(143)]
+        assert found[place].tolist() == expected
+
+
+@pytest.mark.parametrize(("tokens", "past"), [(1, 0), (1, 20), (5, 0), (4, 13)])
+@pytest.mark.parametrize("dim", [16, 24])
+def test_attention_equals_the_scalar_contract_by_bits(
+    backend: type[NumpyKernels], tokens: int, past: int, dim: int
+) -> None:
+    """Each query head sees its own key head and no later position."""
+    heads, kv_heads = 4, 2
+    query = normal(7, tokens, heads, dim) * 3
+    keys = normal(8, past + tokens, kv_heads, dim).astype(np.float16)
+    values = normal(9, past + tokens, kv_heads, dim + 8).astype(np.float16)
+    scale = F(dim**-0.5)
+    expected = np.array(
+        [
+            [
+                scalar_canon.attention(
+                    list(query[t, h]),
+                    [list(k) for k in keys[: past + t + 1, h // 2].astype(np.float32)],
+                    [list(v) for v in values[: past + t + 1, h // 2].astype(np.float32)],
+                    scale,
+                )
+                for h in range(heads)
+            ]
+            for t in range(tokens)
+        ],
+        np.float32,
+    )
+    for threads in (1, 2):
+        found = backend(threads, 16).attention(query, keys, values, scale)
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_attention_over_one_position_copies_its_value(backend: type[NumpyKernels]) -> None:
+    """The weight of a single position is exactly 1."""
+    values = normal(10, 1, 1, 16).astype(np.float16)
+    found = backend(1, 16).attention(normal(11, 1, 2, 16), values, values, F(0.25))
+    np.testing.assert_array_equal(found[0], np.broadcast_to(values[0].astype(np.float32), (2, 16)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_delta_rule_equals_the_scalar_contract_by_bits(backend: type[NumpyKernels], threads: int) -> None:
+    """Outputs and the state afterwards; value head h reads key head h mod 2."""
+    tokens, key_heads, heads, dim = 3, 2, 4, 16
+    query, key = normal(12, tokens, key_heads, dim), normal(13, tokens, key_heads, dim)
+    value = normal(14, tokens, heads, dim)
+    decay, beta = np.exp(-np.abs(normal(15, tokens, heads))), np.abs(normal(16, tokens, heads))
+    state = normal(17, heads, dim, dim)
+    scalar = [[list(row) for row in head] for head in state]
+    expected = [
+        [
+            scalar_canon.delta_step(
+                scalar[h], list(query[t, h % 2]), list(key[t, h % 2]), list(value[t, h]), decay[t, h], beta[t, h]
+            )
+            for h in range(heads)
+        ]
+        for t in range(tokens)
+    ]
+    found = backend(threads, 16).delta_rule(state, query, key, value, decay, beta)
+    assert found.tobytes() == np.array(expected, np.float32).tobytes()
+    assert state.tobytes() == np.array(scalar, np.float32).tobytes()
+
+
+def test_delta_rule_worked_by_hand(backend: type[NumpyKernels]) -> None:
+    """An empty state learns half of a value under a unit key, keeps half of it, and gives it back."""
+    state = np.zeros((1, 16, 16), np.float32)
+    unit = np.zeros((1, 1, 16), np.float32)
+    unit[..., 3] = 1
+    value = np.arange(16, dtype=np.float32).reshape(1, 1, 16)
+    half, none, one = (np.full((1, 1), number, np.float32) for number in (0.5, 0, 1))
+    kernels = backend(1, 16)
+    first = kernels.delta_rule(state, unit, unit, value, one, half)
+    np.testing.assert_array_equal(first, value / 2)
+    second = kernels.delta_rule(state, unit * 2, unit, value, half, none)
+    np.testing.assert_array_equal(second, value / 2)  # a quarter is left, asked for twice as loudly
+    np.testing.assert_array_equal(state[0, 3], value[0, 0] / 4)
+
+
+def each(function: Callable[[np.float32], np.float32], values: Floats) -> Floats:
+    """A scalar function on every element."""
+    return np.array([function(value) for value in values.ravel()], np.float32).reshape(values.shape)
+
+
+def test_gated_products(backend: type[NumpyKernels]) -> None:
+    """silu and sigmoid of the contract, times the other operand."""
+    gate, other = normal(18, 2, 40) * 4, normal(19, 2, 40)
+    kernels = backend(1, 16)
+    silu, sigmoid = each(scalar_canon.silu, gate), each(scalar_canon.sigmoid, gate)
+    assert kernels.silu_product(gate, other).tobytes() == (silu * other).tobytes()
+    assert kernels.sigmoid_product(gate, other).tobytes() == (sigmoid * other).tobytes()
+
+
+def test_convolution_runs_oldest_tap_first(backend: type[NumpyKernels]) -> None:
+    """Three earlier inputs and the current one, channel by channel, then silu."""
+    inputs, weights = normal(22, 3 + 5, 24), normal(23, 4, 24)
+    sums = [
+        [scalar_canon.convolve(list(weights[:, c]), list(inputs[t : t + 4, c])) for c in range(24)]
+        for t in range(5)
+    ]
+    expected = each(scalar_canon.silu, np.array(sums, np.float32))
+    assert backend(1, 16).convolve(inputs, weights).tobytes() == expected.tobytes()
+
+
+def test_gates_of_the_delta_rule(backend: type[NumpyKernels]) -> None:
+    """Decay is exp(a softplus(alpha + dt)), strength is sigmoid(beta)."""
+    alpha, beta, a, dt = normal(24, 3, 6) * 4, normal(25, 3, 6), -np.abs(normal(26, 6)), normal(27, 6)
+    expected = each(scalar_canon.exp, a * each(scalar_canon.softplus, alpha + dt))
+    decay, strength = backend(1, 16).gates(alpha, beta, a, dt)
+    assert decay.tobytes() == expected.tobytes()
+    assert strength.tobytes() == each(scalar_canon.sigmoid, beta).tobytes()
+
+
+def test_unit_heads(backend: type[NumpyKernels]) -> None:
+    """The L2 norm first, then the factor."""
+    x, factor = normal(28, 2, 3, 32), F(32**-0.5)
+    expected = [
+        [F(v * factor) for v in scalar_canon.l2_norm(list(head), F(1e-6))] for head in x.reshape(-1, 32)
+    ]
+    found = backend(1, 16).unit_heads(x, F(1e-6), factor)
+    assert found.tobytes() == np.array(expected, np.float32).tobytes()
+
+
+def test_norm_adds_what_a_sublayer_gave(backend: type[NumpyKernels]) -> None:
+    """The addition goes into x in place and is rounded before the norm."""
+    x, add, weight = normal(29, 2, 48), normal(30, 2, 48), normal(31, 48)
+    total = x + add
+    kernels = backend(1, 16)
+    for change in (add, None):
+        expected = [scalar_canon.rms_norm(list(row), list(weight), F(1e-5)) for row in total]
+        found = kernels.rms_norm(x, change, weight, F(1e-5))
+        assert found.tobytes() == np.array(expected, np.float32).tobytes()
+        assert x.tobytes() == total.tobytes()
+
+
+@pytest.mark.parametrize("adjacent", [False, True])
+@pytest.mark.parametrize("normed", [False, True])
+def test_heads_are_normed_and_rotated(backend: type[NumpyKernels], adjacent: bool, normed: bool) -> None:
+    """Pairs (i, i + 8) or (2i, 2i + 1) of the first 16 dimensions turn, the others stay; keys become fp16."""
+    tokens, heads, dim, pairs = 3, 2, 24, 8
+    x, angles = normal(32, tokens, heads, dim), normal(33, tokens, pairs)
+    rope = canon.RopeRows(np.cos(angles), np.sin(angles), adjacent)
+    norm = normal(34, dim) if normed else None
+    expected = np.empty_like(x)
+    for t, h in product(range(tokens), range(heads)):
+        head = list(x[t, h])
+        if norm is not None:
+            head = scalar_canon.rms_norm(head, list(norm), F(1e-6))
+        expected[t, h] = scalar_canon.rotate(head, list(rope.cosines[t]), list(rope.sines[t]), adjacent)
+    kernels = backend(1, 16)
+    assert kernels.heads(x, norm, F(1e-6), rope).tobytes() == expected.tobytes()
+    keys, values = np.empty(x.shape, np.float16), np.empty(x.shape, np.float16)
+    kernels.store_heads(x, norm, F(1e-6), rope, keys)
+    assert keys.tobytes() == expected.astype(np.float16).tobytes()
+    kernels.store(x, values)
+    assert values.tobytes() == x.astype(np.float16).tobytes()
+
+
+def test_hadamard_with_order_and_signs(backend: type[NumpyKernels]) -> None:
+    """Order, then signs, then the transform, then signs."""
+    x, signs = normal(35, 2, 64), np.where(normal(36, 64) < 0, F(-1), F(1))
+    order = np.random.default_rng(37).permutation(64)
+    kernels = backend(1, 16)
+    for before, after in ((signs, None), (None, signs)):
+        taken = x[:, order] if before is None else x[:, order] * before
+        blocks = [scalar_canon.hadamard(list(block)) for block in taken.reshape(-1, 32)]
+        expected = np.array(blocks, np.float32).reshape(2, 64)
+        expected = expected if after is None else expected * after
+        assert kernels.hadamard(x, order, before, after, 32).tobytes() == expected.tobytes()
+
+
+def test_expanded_weights_stay_within_the_memory_that_was_granted() -> None:
+    """What fits is kept and charged; what does not fit is expanded anew and costs nothing."""
+    raw = raw_rows(types.PQ2_0.id, 4, 256)
+    kernels = NumpyKernels(1, 8, 6000)
+    small = kernels.matrix(types.PQ2_0, raw[:1])
+    large = kernels.matrix(types.PQ2_0, raw)
+    assert isinstance(small, PackedMatrix)
+    assert isinstance(large, PackedMatrix)
+    assert small.expanded_bytes == 256 * 4 + 2 * 8
+    assert large.expanded_bytes == 4 * small.expanded_bytes
+    x = kernels.quantise(normal(20, 1, 256), 128)
+    kernels.multiply_packed(large, x)
+    assert kernels.expansion_bytes == 6000 - large.expanded_bytes
+    kernels.multiply_packed(small, x)
+    kernels.multiply_packed(kernels.matrix(types.PQ2_0, raw), x)
+    assert kernels.expansion_bytes == 6000 - large.expanded_bytes - small.expanded_bytes
+
+
+def test_activation_limits_are_what_the_contract_names() -> None:
+    """One signed byte, or two of them with the high one at 127."""
+    assert canon.ACTIVATION_LIMITS[8] == 127
+    assert canon.ACTIVATION_LIMITS[16] == 127 * 256
+
+
+def test_default_threads_is_a_positive_count() -> None:
+    """At least one processor is there to run this."""
+    assert default_threads() >= 1

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import EngineFaultError, InvalidInputError
+from engine.kernels.canon import Floats
+from engine.sampling import GreedySampler, ReferenceSampler, Sampler, SplitMix64, greedy, rank
+
+# The published outputs of SplitMix64 for seed 1234567.
+OUTPUTS = [
+    6457827717110365317,
+    3203168211198807973,
+    9817491932198370423,
+    4593380528125082431,
+    16408922859458223821,
+]
+# Their upper 32 bits as fractions: 0.3501, 0.1736, 0.5322, 0.2490, 0.8895.
+DRAWS = [output // 2**32 / 2**32 for output in OUTPUTS]
+SEED = 1234567
+
+
+def row(*logits: float) -> Floats:
+    """Logits as the decoder gives them."""
+    return np.array(logits, np.float32)
+
+
+def drawn(sampler: Sampler, logits: Floats, count: int = 5) -> list[int]:
+    """Several tokens from the same logits."""
+    return [sampler.sample(logits.copy()) for _ in range(count)]
+
+
+def test_splitmix64_gives_its_published_outputs() -> None:
+    """And the first output of seed 0, 16294208416658607535."""
+    generator = SplitMix64(SEED)
+    assert [generator.next() for _ in OUTPUTS] == OUTPUTS
+    assert SplitMix64(0).next() == 0xE220A8397B1DCDAF
+    assert [round(draw, 4) for draw in DRAWS] == [0.3501, 0.1736, 0.5322, 0.249, 0.8895]
+
+
+def test_greedy_takes_the_lowest_of_the_best() -> None:
+    """Ties go to the lowest id; minus infinity means not allowed."""
+    assert greedy(row(1, 3, 3, 2)) == 1
+    assert greedy(row(-math.inf, -5, -math.inf)) == 1
+    assert greedy(row(0, -0.0)) == 0
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [row(1, math.nan, 2), row(1, math.inf), row(-math.inf, -math.inf), row()],
+    ids=["nan", "infinite", "all-masked", "none"],
+)
+def test_logits_without_a_largest_value_are_a_fault(logits: Floats) -> None:
+    """Neither sampler invents an answer, and the reference sampler keeps its draw."""
+    for sampler in (GreedySampler(), ReferenceSampler(SEED), ReferenceSampler(SEED, top_k=0)):
+        with pytest.raises(EngineFaultError, match="no finite largest value"):
+            sampler.sample(logits)
+        if isinstance(sampler, ReferenceSampler):
+            assert drawn(sampler, np.zeros(2, np.float32), 1) == [0]  # 0.3501: still the first draw
+
+
+def test_greedy_sampler_has_no_state() -> None:
+    """A clone is as good as the original."""
+    sampler = GreedySampler()
+    copy = sampler.clone()
+    copy.restore(sampler)
+    assert drawn(copy, row(0, 2, 1)) == [1] * 5
+    assert sampler.describe() == {"mode": "greedy"}
+
+
+def test_draws_among_equal_logits() -> None:
+    """Four equal ids split [0, 1) evenly in the order of their ids: floor(4 u)."""
+    sampler = ReferenceSampler(SEED, temperature=0.7, top_k=0, top_p=1.0)
+    assert drawn(sampler, np.full(4, -3, np.float32)) == [1, 0, 2, 0, 3]
+
+
+def test_draws_with_weights_worked_by_hand() -> None:
+    """Weights 1, 1/2, 1/4 by rank: with a mass of 1.75 the draws fall at 0.61, 0.30, 0.93, 0.44, 1.56."""
+    logits = row(math.log(0.25), 0, math.log(0.5), -50)
+    sampler = ReferenceSampler(SEED, top_k=3, top_p=1.0)
+    assert drawn(sampler, logits) == [1, 1, 1, 1, 0]
+    # A second round: 11th to 15th outputs are not needed, another seed is: 0xE220A839 / 2^32 = 0.8833 → 1.546.
+    assert drawn(ReferenceSampler(0, top_k=3, top_p=1.0), logits, 1) == [0]
+    # Temperature 2 takes square roots: weights 1, 0.707, 0.5; 2.207 u = 0.77, 0.38, 1.17, 0.55, 1.96.
+    warm = ReferenceSampler(SEED, temperature=2.0, top_k=3, top_p=1.0)
+    assert drawn(warm, logits) == [1, 1, 2, 1, 0]
+
+
+def test_the_nucleus_is_the_shortest_prefix_that_reaches_its_mass() -> None:
+    """Of 1, 1/2, 1/4, 1/4 (mass 2) half is reached by one, just over half by two."""
+    logits = row(math.log(0.25), math.log(0.25), 0, math.log(0.5))
+    one = ReferenceSampler(SEED, top_k=0, top_p=0.5)
+    assert drawn(one, logits) == [2] * 5
+    two = ReferenceSampler(SEED, top_k=0, top_p=0.51)  # 1.5 u = 0.53, 0.26, 0.80, 0.37, 1.33
+    assert drawn(two, logits) == [2, 2, 2, 2, 3]
+    three = ReferenceSampler(SEED, top_k=0, top_p=0.76)  # 1.75 u = 0.61, 0.30, 0.93, 0.44, 1.56
+    assert drawn(three, logits) == [2, 2, 2, 2, 0]
+    everything = ReferenceSampler(SEED, top_k=0, top_p=1.0)  # 2 u = 0.70, 0.35, 1.06, 0.50, 1.78
+    assert drawn(everything, logits) == [2, 2, 3, 2, 1]
+
+
+def test_the_nucleus_is_a_share_of_the_top_k() -> None:
+    """Top-k comes first: with two of four equal ids left, 0.5 is one of them."""
+    equal = np.zeros(4, np.float32)
+    assert drawn(ReferenceSampler(SEED, top_k=2, top_p=0.5), equal) == [0] * 5
+    assert drawn(ReferenceSampler(SEED, top_k=2, top_p=1.0), equal) == [0, 0, 1, 0, 1]
+
+
+def test_top_k_keeps_the_lowest_ids_of_a_tie() -> None:
+    """Rank is by logit, then by id."""
+    logits = row(1, 2, 1, 2, 1)
+    assert rank(logits, 3).tolist() == [1, 3, 0]
+    assert rank(logits, 0).tolist() == [1, 3, 0, 2, 4]
+    assert rank(logits, 5).tolist() == rank(logits, 6).tolist() == [1, 3, 0, 2, 4]
+    assert rank(logits, 1).tolist() == [1]
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_masked_ids_are_never_drawn(top_k: int) -> None:
+    """Even when fewer ids are allowed than top-k keeps."""
+    logits = np.full(6, -math.inf, np.float32)
+    logits[4] = -7
+    assert set(drawn(ReferenceSampler(SEED, top_k=top_k, top_p=1.0), logits, 20)) == {4}
+    logits[5] = -7
+    assert set(drawn(ReferenceSampler(SEED, top_k=0, top_p=1.0), logits, 20)) == {4, 5}
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-6, 5e-324])
+def test_tiny_temperatures_are_greedy(temperature: float) -> None:
+    """Distances overflow to minus infinity, whose weight is 0; equal logits stay equal."""
+    sampler = ReferenceSampler(SEED, temperature=temperature, top_p=1.0)
+    assert drawn(sampler, row(1, 1.001, -3, 0)) == [1] * 5
+    tied = ReferenceSampler(SEED, temperature=temperature, top_p=1.0)
+    assert drawn(tied, row(-3, 5, 5, 0)) == [1, 1, 2, 1, 2]
+
+
+def test_huge_temperatures_are_uniform() -> None:
+    """All weights become 1."""
+    sampler = ReferenceSampler(SEED, temperature=1e300, top_k=0, top_p=1.0)
+    assert drawn(sampler, row(-30, 40, 0, 9)) == [3, 1, 2, 1, 0]  # floor(4 u) along the ranks 1, 3, 2, 0
+
+
+def test_a_tiny_nucleus_is_greedy() -> None:
+    """At least one id is always kept."""
+    assert drawn(ReferenceSampler(SEED, top_p=1e-9), row(0, 1, 0.9)) == [1] * 5
+
+
+def test_a_single_candidate_still_uses_a_draw() -> None:
+    """So the position in the sequence depends on the number of tokens alone."""
+    sampler = ReferenceSampler(SEED, top_k=1)
+    assert drawn(sampler, row(0, 1), 2) == [1, 1]
+    equal = np.zeros(1024, np.float32)
+    expected = [int(draw * 1024) for draw in DRAWS[2:]]
+    sampler.top_k, sampler.top_p = 0, 1.0
+    assert drawn(sampler, equal, 3) == expected
+
+
+def test_clones_draw_the_same_and_restores_take_draws_back() -> None:
+    """A clone is independent of what the original does afterwards."""
+    sampler = ReferenceSampler(SEED, 0.9, 0, 1.0)
+    equal = np.zeros(4096, np.float32)
+    expected = [int(draw * 4096) for draw in DRAWS]
+    assert drawn(sampler, equal, 2) == expected[:2]
+    saved = sampler.clone()
+    assert drawn(sampler, equal, 3) == expected[2:]
+    assert drawn(saved.clone(), equal, 3) == expected[2:]
+    sampler.restore(saved)
+    assert drawn(sampler, equal, 3) == expected[2:]
+    assert drawn(saved, equal, 3) == expected[2:]
+
+
+def test_settings_are_described() -> None:
+    """As the completion record has them."""
+    assert ReferenceSampler(5, 0.5, 7, 0.25).describe() == {
+        "mode": "reference",
+        "temperature": 0.5,
+        "top_k": 7,
+        "top_p": 0.25,
+        "seed": 5,
+        "rng": "splitmix64",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": math.nan}, "temperature"),
+        ({"temperature": math.inf}, "temperature"),
+        ({"top_k": -1}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.0001}, "top_p"),
+        ({"top_p": math.nan}, "top_p"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(options: dict[str, float], field: str) -> None:
+    """With the field's name for the edges to map."""
+    with pytest.raises(InvalidInputError) as caught:
+        ReferenceSampler(**({"seed": 1} | options))  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+@given(
+    st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=30),
+    st.integers(0, 2**64 - 1),
+    st.floats(1e-3, 1e3),
+    st.integers(0, 32),
+    st.floats(1e-6, 1),
+)
+def test_every_draw_is_a_ranked_id(
+    logits: list[float], seed: int, temperature: float, top_k: int, top_p: float
+) -> None:
+    """Whatever the settings, the id is among the top-k and at least as likely as any id outside them."""
+    values = np.array(logits, np.float32)
+    token = ReferenceSampler(seed, temperature, top_k, top_p).sample(values)
+    better = sum(1 for other, logit in enumerate(logits) if (-logit, other) < (-logits[token], token))
+    assert better < (top_k or len(logits))
