@@ -1,8 +1,8 @@
 """Makes the project's own environment in `.venv` and installs the project there, editable.
 
-A second call does nothing unless something changed: a stamp in the environment names the project file,
-the folder, the interpreter and the extras that the installation was made for. Only the standard library
-is used, since nothing is installed yet.
+A second call does nothing unless something changed: a stamp in the environment names the sources of the
+build, the folder, the interpreter and the extras that the installation was made for. Only the standard
+library is used, since nothing is installed yet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ensure_environment(extras: Iterable[str] = ()) -> Path:
         print(f"Making {ENVIRONMENT.name} with Python {sys.version.split()[0]} ...", flush=True)
         _make()
         version = _version(python)
-    stamp = {"project": _digest(), "folder": str(ROOT), "python": version}
+    stamp = {"sources": _digest(), "folder": str(ROOT), "python": version}
     installed = _read_stamp()
     present = set(installed.pop("extras", ())) if installed else set()
     if installed == stamp and present >= set(extras):
@@ -75,7 +75,11 @@ def _version(python: Path) -> str | None:
 
 
 def _digest() -> str:
-    return hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    """One hash over all that an editable installation is made from; the Python modules are used in place."""
+    kernels = ROOT / "engine" / "kernels"
+    sources = [ROOT / "pyproject.toml", kernels / "_build.py", kernels / "_native.pyx"]
+    sources += sorted((kernels / "native").iterdir())
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _read_stamp() -> dict[str, Any]:

@@ -61,7 +61,8 @@ class Decoder:
 
         `check` is called before every layer and may raise. On any exception the states of this call are
         left broken: their tokens are unchanged, their memories must be restored or cleared.
-        Raises InvalidInputError for an unknown token, an empty batch or step or a full context, before any change.
+        Raises InvalidInputError for an unknown token, an empty batch or step or a full context, before any
+        change.
         """
         self._validate(steps)
         spans: list[Span] = []

@@ -21,9 +21,8 @@ _PREFIX = "prism.hadamard."
 _TRANSFORM = "normalized-sylvester-walsh-hadamard"
 _AXIS = "input-last-dimension"
 _EMBEDDING = "token_embd.weight"
-_LAYER_KINDS = frozenset(
-    "attn_q attn_k attn_v attn_qkv attn_gate attn_output ffn_gate ffn_up ffn_down ssm_out".split()
-)
+_ATTENTION_KINDS = ("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_gate", "attn_output")
+_LAYER_KINDS = frozenset((*_ATTENTION_KINDS, "ffn_gate", "ffn_up", "ffn_down", "ssm_out"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ def read_contract(metadata: Metadata, shapes: dict[str, tuple[int, ...]]) -> Had
     Raises UnsupportedContractError for a version, transform, axis or sign mode that is not implemented,
     MetadataError for anything inconsistent.
     """
-    if not any(key.startswith(_PREFIX) for key in metadata.keys()):
+    if not any(key.startswith(_PREFIX) for key in metadata):
         return None
     _require_known_form(metadata)
     block = metadata.uint(_PREFIX + "block_size")

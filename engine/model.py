@@ -93,9 +93,7 @@ def load_model(
         )
     tensors = prove_layout(header, pin.nbytes, file.data)
     length = resolve_context(metadata, architecture, context)
-    kernels = choose_kernels(
-        kernel, threads or default_threads(), activation_bits, memory_bytes - pin.nbytes
-    )
+    kernels = choose_kernels(kernel, threads or default_threads(), activation_bits, memory_bytes - pin.nbytes)
     contract = read_contract(metadata, {name: tensor.shape for name, tensor in tensors.items()})
     tokenizer = Tokenizer.from_metadata(metadata)
     weights = Weights(tensors, file.data, kernels, contract)

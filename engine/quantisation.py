@@ -62,7 +62,8 @@ _TWO_BIT_CODES = ((np.arange(256)[:, None] >> np.array([0, 2, 4, 6])) & 3).astyp
 def _two_bit(blocks: Bytes) -> Bytes:
     # Q2_0 and PQ2_0: fp16 scale, then 4 codes a byte, lowest bits first.
     packed = blocks[..., 2:]
-    return _TWO_BIT_CODES[packed].reshape(*packed.shape[:-1], packed.shape[-1] * 4)
+    codes: Bytes = _TWO_BIT_CODES[packed].reshape(*packed.shape[:-1], packed.shape[-1] * 4)
+    return codes
 
 
 # Digit n (0..4) of a byte of trits: multiply by 3**n modulo 256, then the top of a product by 3.
@@ -83,18 +84,18 @@ def _trits(blocks: Bytes) -> Bytes:
 def _nibbles(blocks: Bytes, start: int) -> Bytes:
     # 16 bytes: low nibbles are weights 0..15, high nibbles are weights 16..31.
     packed = blocks[..., start : start + 16]
-    return np.concatenate((packed & 15, packed >> 4), axis=-1)
+    return np.concatenate((packed & np.uint8(15), packed >> np.uint8(4)), axis=-1)
 
 
 def _five_bit(blocks: Bytes, start: int) -> Bytes:
     # A 32-bit little-endian field holds the fifth bits, weight 0 lowest; nibbles follow.
     high = np.unpackbits(blocks[..., start : start + 4], axis=-1, bitorder="little")
-    return _nibbles(blocks, start + 4) | (high << 4)
+    return _nibbles(blocks, start + 4) | (high << np.uint8(4))
 
 
 def _signed_bytes(blocks: Bytes) -> Bytes:
     # Q8_0: fp16 scale, then 32 signed bytes; flipping the top bit adds the offset of 128.
-    return blocks[..., 2:] ^ 0x80
+    return blocks[..., 2:] ^ np.uint8(0x80)
 
 
 BLOCK_FORMATS: dict[str, BlockFormat] = {

@@ -267,7 +267,7 @@ class Runtime:
                 self._retain(undo)
             if on_prefill is not None:
                 on_prefill(end, len(prompt))
-        logits = self.decoder.evaluate([Step(state, prompt[last:])], check)[0][0]
+        logits: Floats = self.decoder.evaluate([Step(state, prompt[last:])], check)[0][0]
         if on_prefill is not None:
             on_prefill(len(prompt), len(prompt))
         return logits

@@ -85,9 +85,7 @@ class ReferenceSampler:
     shortest ranked prefix whose mass reaches top_p of the top-k mass.
     """
 
-    def __init__(
-        self, seed: int, temperature: float = 1.0, top_k: int = 20, top_p: float = 0.95
-    ) -> None:
+    def __init__(self, seed: int, temperature: float = 1.0, top_k: int = 20, top_p: float = 0.95) -> None:
         if not 0 <= seed <= _MASK:
             raise InvalidInputError(f"seed {seed} is not an unsigned 64-bit number", "seed")
         if not (math.isfinite(temperature) and temperature > 0):

@@ -53,9 +53,7 @@ class State:
 
     def checkpoint_bytes(self, start: int) -> int:
         """Bytes that `checkpoint(start)` would copy."""
-        return sum(
-            view.nbytes for memory in self.memories for view in memory.views(start, len(self.tokens))
-        )
+        return sum(view.nbytes for memory in self.memories for view in memory.views(start, len(self.tokens)))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Return to a checkpoint of this state."""

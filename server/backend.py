@@ -31,6 +31,8 @@ class ModelFacts:
     context: int
     vocabulary_size: int
     template: str | None
+    kernel: str
+    threads: int
 
 
 @dataclass(frozen=True)

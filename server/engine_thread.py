@@ -153,12 +153,12 @@ class EngineThread:
             job.end(not_ready("draining"))
 
     def cut_off(self) -> bool:
-        """Cancel the running job and tell whether there was one."""
+        """Cancel the running job, tell its client at once, and say whether there was one."""
         with self._wake:
             job = self._running
         if job is not None:
-            job.reason = not_ready("draining")
             job.cancellation.cancel()
+            job.end(not_ready("draining"))
         return job is not None
 
     def stop(self) -> None:

@@ -29,7 +29,7 @@ def perform(job: Job, backend: Backend, seconds: float, output_bytes: int) -> No
             on_prefill=output.on_prefill,
         )
     except EngineError as error:
-        job.end(job.reason or from_engine(error))
+        job.end(from_engine(error))
         return
     output.flush()
     job.end(

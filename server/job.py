@@ -59,7 +59,6 @@ class Job:
         self.id = request_id
         self.work = work
         self.cancellation = Cancellation()
-        self.reason: ApiError | None = None  # what to say instead of "cancelled"
         self.phase: Phase = "queued"
         self.progress = (0, len(work.prompt))  # prompt tokens done and in all
         self.started: float | None = None

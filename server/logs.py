@@ -1,7 +1,7 @@
 """Log lines: one JSON object a line on standard error, made of allow-listed fields only.
 
 Nothing that came from a request can get in as text: our own events carry known fields, and of what
-libraries log only the logger's name, the exception's class and where it was raised are kept. Lines of
+libraries log only the logger's name, the exception's class and the place are kept. Lines of
 one kind that could flood are counted instead.
 """
 
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
+import threading
 import time
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
@@ -39,6 +42,7 @@ FIELDS = frozenset(
     }
 )
 _NAME = "prism_inference.server"
+_BUFFERED_LINES = 1024
 _INTERVAL = 1.0  # seconds between two lines of one kind that is limited
 
 _logger = logging.getLogger(_NAME)
@@ -57,22 +61,55 @@ def log_fault(event: str, error: BaseException, **fields: Any) -> None:
     _logger.error(event, exc_info=error, extra={"fields": fields, "limited": False})
 
 
-def configure(stream: TextIO) -> None:
+def configure(stream: TextIO) -> LogWriter:
     """Send all logging of this process to `stream`, as JSON lines."""
-    handler = logging.StreamHandler(stream)
-    handler.addFilter(_RateLimit())
-    handler.setFormatter(_JsonLines())
+    writer = LogWriter(stream)
+    writer.addFilter(_RateLimit())
+    writer.setFormatter(_JsonLines())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [writer]
     root.setLevel(logging.WARNING)
     _logger.setLevel(logging.INFO)
     silence_libraries()
+    return writer
 
 
 def silence_libraries() -> None:
     """Keep loggers that would print stream contents from doing so, whatever the root level is."""
     for name in ("sse_starlette", "sse_starlette.sse", "uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class LogWriter(logging.Handler):
+    """Writes lines from a thread of its own: an owner that does not read them cannot stop the server.
+
+    Lines that find the buffer full are dropped.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._lines: queue.Queue[str] = queue.Queue(_BUFFERED_LINES)
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Buffer the line of a record."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(self.format(record))
+
+    def finish(self, seconds: float = 1.0) -> None:
+        """Wait until what was logged is written, for at most some seconds."""
+        end = time.monotonic() + seconds
+        while self._lines.unfinished_tasks and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            with suppress(OSError, ValueError):  # nobody reads, or the stream is closed
+                self._stream.write(f"{line}\n")
+                self._stream.flush()
+            self._lines.task_done()
 
 
 class _JsonLines(logging.Formatter):
@@ -87,7 +124,8 @@ class _JsonLines(logging.Formatter):
             line["event"] = record.msg
             line |= record.__dict__["fields"]
         else:
-            line |= {"event": "library", "logger": record.name}
+            where = f"{record.filename}:{record.lineno}"
+            line |= {"event": "library", "logger": record.name, "where": where}
         if record.exc_info and record.exc_info[1] is not None:
             line |= _place(record.exc_info[1])
         if suppressed := record.__dict__.get("suppressed"):

@@ -10,8 +10,9 @@ from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
-from auth.errors import AuthError
+from auth.errors import AuthError, KeyFileError
 from auth.key_file import read_key_file, read_key_stream
+from auth.keys import Key
 from engine.errors import InvalidInputError
 from server import logs
 from server.backend import Backend
@@ -29,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
-        key = read_key_file(options.key_file) if options.key_file else read_key_stream(sys.stdin.buffer)
+        announce = take_standard_output()
+        key = _key(options)
         listener = bind(options.host, options.port)
     except InvalidInputError as error:
         return _refuse(error, ExitCode.USAGE)
@@ -37,8 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error, ExitCode.KEY)
     except ListenError as error:
         return _refuse(error, ExitCode.LISTEN)
-    announce = take_standard_output()
-    logs.configure(sys.stderr)
+    except OSError as error:
+        return _refuse(error, ExitCode.OUTPUT)
+    log = logs.configure(sys.stderr)
     settings = Settings(
         host=options.host,
         key=key,
@@ -48,10 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     service = Service(settings, listener, partial(load_backend, options.model), announce)
     code = asyncio.run(service.run())
-    sys.stderr.flush()
+    log.finish()
     if service.busy:  # threads that cannot be interrupted must not delay the end
         os._exit(code)
     return code
+
+
+def _key(options: Options) -> Key:
+    if options.key_file is not None:
+        return read_key_file(options.key_file)
+    if sys.stdin is None:
+        raise KeyFileError("standard input is closed; there is no key to read")
+    return read_key_stream(sys.stdin.buffer)
 
 
 def _refuse(error: Exception, code: ExitCode) -> int:

@@ -30,6 +30,7 @@ class ModelOptions:
     context: int | None
     activation_bits: int
     threads: int | None
+    kernel: str | None
     chat_template: str | None
 
 
@@ -41,6 +42,7 @@ def load_backend(options: ModelOptions, progress: Progress) -> ModelBackend:
         context=options.context,
         activation_bits=options.activation_bits,
         threads=options.threads,
+        kernel=options.kernel,
         chat_template=options.chat_template,
         progress=progress,
     )
@@ -59,6 +61,7 @@ class ModelBackend:
     def __init__(self, model: Model, runtime: Runtime) -> None:
         self._model = model
         self._runtime = runtime
+        self._capabilities = capabilities()
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -73,6 +76,8 @@ class ModelBackend:
             context=self._runtime.context,
             vocabulary_size=self._model.tokenizer.vocabulary.size,
             template=self._model.chat.name if self._model.chat is not None else None,
+            kernel=self._model.kernels.name,
+            threads=self._model.kernels.threads,
         )
 
     @property
@@ -139,7 +144,7 @@ class ModelBackend:
 
     def capabilities(self) -> dict[str, Any]:
         """The engine's record."""
-        return capabilities()
+        return self._capabilities
 
     @cached_property
     def _thinks(self) -> bool:

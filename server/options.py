@@ -15,6 +15,7 @@ from typing import Any
 
 from auth.origins import OriginRule, is_origin
 from engine.artifact import Pin
+from engine.chat import TEMPLATES
 from engine.driver import values
 from engine.driver.option_table import MAX_BYTES, MAX_CONTEXT, Once, Parser
 from engine.errors import InvalidInputError
@@ -54,9 +55,15 @@ class Options:
 def parse_options(arguments: Sequence[str]) -> Options:
     """Read and check a command line; `--help` prints and exits."""
     given = _parser().parse_strictly(arguments)
-    if (given.token_file is None) != given.token_stdin:
+    if len(given.token_stdin or ()) > 1:
+        raise InvalidInputError("--token-stdin is given twice", "token_stdin")
+    if (given.token_file is None) == (given.token_stdin is None):
         raise InvalidInputError("exactly one of --token-file and --token-stdin is needed", "token_file")
     manifest = _manifest(given)
+    chat_template = given.chat_template or manifest.chat_template
+    if chat_template is not None and chat_template not in TEMPLATES:
+        known = ", ".join(TEMPLATES)
+        raise InvalidInputError(f"there is no such chat template; there are {known}", "chat_template")
     return Options(
         model=ModelOptions(
             pin=manifest.pin,
@@ -66,7 +73,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
             context=given.context,
             activation_bits=int(given.activation_bits or DEFAULT_ACTIVATION_BITS),
             threads=given.threads,
-            chat_template=given.chat_template or manifest.chat_template,
+            kernel=given.kernel,
+            chat_template=chat_template,
         ),
         model_id=given.model_id or manifest.name,
         key_file=given.token_file,
@@ -86,6 +94,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     _add_model_options(parser)
+    _add_engine_options(parser)
     _add_access_options(parser)
     group = parser.add_argument_group("limits")
     for name, bounds in Limits.bounds().items():
@@ -111,6 +120,10 @@ def _add_model_options(parser: Parser) -> None:
         f"longest sequence in tokens, output included (default: the model's, at most {DEFAULT_CONTEXT})",
     )
     _add(group, "--chat-template", str, "NAME", "built-in chat format for a file whose own is not known")
+
+
+def _add_engine_options(parser: Parser) -> None:
+    group = parser.add_argument_group("engine")
     _add(
         group,
         "--memory-bytes",
@@ -135,13 +148,16 @@ def _add_model_options(parser: Parser) -> None:
         "8|16",
         f"precision of activations in packed matrices (default: {DEFAULT_ACTIVATION_BITS})",
     )
-    _add(group, "--threads", values.integer(1, 256), "N", "threads (default: this machine's processors)")
+    _add(group, "--threads", values.integer(1, 256), "N", "threads (default: one a processor)")
+    _add(group, "--kernel", str, "NAME", "implementation to compute with (default: the best)")
 
 
 def _add_access_options(parser: Parser) -> None:
     group = parser.add_argument_group("access")
     _add(group, "--token-file", values.path, "FILE", "file with the key, readable by its owner alone")
-    group.add_argument("--token-stdin", action="store_true", help="read the key from standard input")
+    group.add_argument(
+        "--token-stdin", action="append_const", const=True, help="read the key from standard input"
+    )
     _add(group, "--host", str, "ADDRESS", "loopback address to listen on (default: 127.0.0.1)")
     _add(group, "--port", values.integer(0, 65535), "N", "port (default: 0, any free one)")
     group.add_argument(

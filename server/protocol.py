@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import sys
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -52,6 +54,9 @@ class _BoundedProtocol(H11Protocol):
         """Admit the connection if the cap allows it, and start the clock for its first header."""
         super().connection_made(transport)
         self._since = self.loop.time()
+        # asyncio does this only for sockets whose protocol number was spelled out; without it small events
+        # wait for the client's delayed acknowledgements, 40 ms each.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self.connections) > self.limits.connections and not self._close_an_idle_one():
             self._refuse(503)
             return
@@ -134,6 +139,12 @@ class _BoundedProtocol(H11Protocol):
         super().on_response_complete()
         if self.conn.their_state is not h11.IDLE:  # a pipelined request has begun
             self._watch_receipt()
+        self._expect_flush()
+
+    def shutdown(self) -> None:
+        """The server ends; a connection in a broken state must not stop it from ending."""
+        with suppress(h11.LocalProtocolError):
+            super().shutdown()
         self._expect_flush()
 
     def timeout_keep_alive_handler(self) -> None:

@@ -39,9 +39,10 @@ def ready_record(host: str, port: int, model_id: str, facts: ModelFacts) -> dict
 def take_standard_output() -> Announce:
     """Keep standard output for the record alone; later prints go to standard error.
 
-    The function returned writes a record as one line of ASCII JSON, or raises `OSError`.
+    The function returned writes a record as one line of ASCII JSON. Both raise `OSError`.
     """
-    sys.stdout.flush()
+    if sys.stdout is None:  # descriptor 1 may be anything then
+        raise OSError("standard output is closed")
     protocol = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
 

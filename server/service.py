@@ -34,7 +34,7 @@ from server.logs import log_event, log_fault
 from server.protocol import bounded_protocol
 from server.records import Announce, ready_record
 
-_CUT_SECONDS = 5.0  # for a cancelled job to end, and for streams to send their last event
+_CUT_SECONDS = 3.0  # for a cancelled job to end, and then for streams to send their last event
 _PREPARING_THREADS = 2
 # How long a thread that computes in Python may keep the lock from the event loop, which takes it several
 # times a request: a fifth of Python's default, so that health and heartbeats stay quick.

@@ -53,7 +53,8 @@ def decode(tensor: Tensor, raw: NDArray[np.uint8]) -> Array:
         codes = np.concatenate(flat, -1) - 1.0
         scales = blocks[..., 26:]
     else:
-        return dequantize(raw, gguf.GGMLQuantizationType(kind.id)).astype(np.float64)
+        values: Array = dequantize(raw, gguf.GGMLQuantizationType(kind.id)).astype(np.float64)
+        return values
     widened = np.ascontiguousarray(scales).view("<f2").astype(np.float64)
     return (codes.reshape(*blocks.shape[:2], -1) * widened).reshape(raw.shape[0], -1)
 
@@ -139,7 +140,8 @@ class Float64Model:
 
     def rms(self, x: Array, name: str) -> Array:
         """RMSNorm of the last axis with a stored weight."""
-        return x / np.sqrt(np.mean(x**2, -1, keepdims=True) + self.epsilon) * self.stored(name)
+        root: Array = np.sqrt(np.mean(x**2, -1, keepdims=True) + self.epsilon)
+        return x / root * self.stored(name)
 
     def logits(self, ids: list[int]) -> Array:
         """Logits [tokens, vocabulary] of one sequence from position 0."""
@@ -245,8 +247,10 @@ class Float64Model:
 
 
 def _silu(x: Array) -> Array:
-    return x / (1 + np.exp(-x))
+    divisor: Array = 1 + np.exp(-x)
+    return x / divisor
 
 
 def _unit(x: Array, epsilon: float) -> Array:
-    return x / np.sqrt(np.sum(x**2, -1, keepdims=True) + epsilon)
+    length: Array = np.sqrt(np.sum(x**2, -1, keepdims=True) + epsilon)
+    return x / length

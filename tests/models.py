@@ -24,9 +24,10 @@ from engine.decoder import Decoder
 from engine.errors import MetadataError
 from engine.gguf import Metadata, parse_header
 from engine.hadamard import read_contract
-from engine.kernels import NumpyKernels
+from engine.kernels import choose_kernels
 from engine.layout import prove_layout
 from engine.model import GRAPHS
+from engine.sampling import GreedySampler
 from engine.state import State
 from engine.weights import Weights
 from tests.float64_graph import Float64Model
@@ -39,8 +40,8 @@ MODELS = DATA / "models"
 # Type ids that the fixture writer has no names for.
 Q5_0, Q5_1, Q6_K, TQ2_0 = 6, 7, 14, 35
 
-# Every backend that the machine has; all must give the bits of the first.
-BACKENDS: dict[str, type[NumpyKernels]] = {"numpy": NumpyKernels}
+# The backends whose bytes are compared with the first one's.
+BACKENDS = ("numpy",)
 
 EXPAND_ALL = 1 << 30
 
@@ -82,8 +83,9 @@ def build_decoder(
     header = parse_header(data, len(data))
     tensors = prove_layout(header, len(data), memoryview(data))
     contract = read_contract(header.metadata, {name: tensor.shape for name, tensor in tensors.items()})
-    kernels = BACKENDS[backend](threads, bits, expansion_bytes)
-    weights = Weights(tensors, memoryview(data), kernels, contract)
+    kernels = choose_kernels(backend, threads, bits, expansion_bytes)
+    own = memoryview(bytearray(data))  # a backend may rearrange the file's memory
+    weights = Weights(tensors, own, kernels, contract)
     architecture = header.metadata.string("general.architecture")
     vocabulary = len(header.metadata.strings("tokenizer.ggml.tokens"))
     graph = GRAPHS[architecture](header.metadata, weights, vocabulary, context)
@@ -113,6 +115,18 @@ def memory_bytes(state: State) -> list[bytes]:
     return [array.tobytes() for copies in state.checkpoint(0).copies for array in copies]
 
 
+class Recorder(GreedySampler):
+    """A greedy sampler that keeps the bytes of all logits it saw."""
+
+    def __init__(self) -> None:
+        self.logits: list[bytes] = []
+
+    def sample(self, logits: NDArray[np.float32]) -> int:
+        """The best id."""
+        self.logits.append(logits.tobytes())
+        return super().sample(logits)
+
+
 def random_blocks(generator: np.random.Generator, kind: int, rows: int, inputs: int) -> bytes:
     """A random matrix [rows, inputs] in the bytes of any type, with values of about 1 / sqrt(inputs)."""
     size = inputs**-0.5
@@ -125,14 +139,15 @@ def random_blocks(generator: np.random.Generator, kind: int, rows: int, inputs: 
         start = 26 if kind == PTQ1_0 else 0
         blocks[:, start : start + 2] = scales.view(np.uint8).reshape(-1, 2)
         return blocks.tobytes()
-    values = (generator.standard_normal((rows, inputs)) * size).astype(np.float32)
+    values: NDArray[np.float32] = (generator.standard_normal((rows, inputs)) * size).astype(np.float32)
     if kind == F32:
         return values.tobytes()
     if kind == Q6_K:  # the package cannot write it: any bytes are a block, the scale comes last
         raw = generator.integers(0, 256, (rows * inputs // 256, 210), np.uint8)
         raw[:, 208:] = np.full(len(raw), size / 2000, "<f2").view(np.uint8).reshape(-1, 2)
         return raw.tobytes()
-    return bytes(quantize(values, gguf.GGMLQuantizationType(kind)).tobytes())
+    data: bytes = quantize(values, gguf.GGMLQuantizationType(kind)).tobytes()
+    return data
 
 
 class RandomFile:
@@ -186,10 +201,11 @@ def transformer_file(
     keys: Mapping[str, tuple[str, Any]] | None = None,
     tied: bool = False,
     divisors: int = 0,
+    spare_rows: int = 0,
 ) -> GgufWriter:
     """A random `llama` or `qwen3` file: two layers of width 256, 4 heads of 128 over 2 key heads.
 
-    `divisors` adds that many frequency divisors.
+    `divisors` adds that many frequency divisors, `spare_rows` rows of the embedding beyond the tokens.
     """
     file = RandomFile(architecture, kind)
     width, heads, kv_heads, dim, hidden = 256, 4, 2, 128, 512
@@ -206,7 +222,7 @@ def transformer_file(
         },
         {"attention.layer_norm_rms_epsilon": ("f32", 1e-5), **(keys or {})},
     )
-    file.matrix("token_embd.weight", width, file.vocabulary)
+    file.matrix("token_embd.weight", width, file.vocabulary + spare_rows)
     file.vector("output_norm.weight", (width,))
     if not tied:
         file.matrix("output.weight", width, file.vocabulary)
@@ -300,8 +316,8 @@ def _declare_folded(file: RandomFile, layers: int, tied: bool) -> None:
     shared = ("ffn_gate", "ffn_up", "ffn_down")
     names = [] if tied else ["output.weight"]
     for layer in range(layers):
-        own = ("attn_q", "attn_k", "attn_v", "attn_output") if layer == 1 else ("attn_qkv", "attn_gate", "ssm_out")
-        names += [f"blk.{layer}.{kind}.weight" for kind in own + shared]
+        own = "attn_q attn_k attn_v attn_output" if layer == 1 else "attn_qkv attn_gate ssm_out"
+        names += [f"blk.{layer}.{kind}.weight" for kind in (*own.split(), *shared)]
     widths = [256, 384, 512]
     signs = file.generator.choice([-1, 1], sum(widths)).tolist()
     for name, kind, value in (

@@ -81,4 +81,4 @@ def trit_of(block: bytes, j: int) -> int:
         n, byte = (j - 80) // 8, block[16 + (j - 80) % 8]
     else:
         n, byte = (j - 120) // 2, block[24 + (j - 120) % 2]
-    return (byte * 3**n % 256) * 3 // 256
+    return (byte * int(3**n) % 256) * 3 // 256

@@ -44,9 +44,10 @@ class DeltaShape:
 
 @dataclass(frozen=True)
 class DeltaNet:
-    """q, k, v = silu(conv(qkv x)); g = a softplus(alpha x + dt); beta = sigmoid(beta x); delta rule; gated norm.
+    """q, k, v = silu(conv(qkv x)); g = a softplus(alpha x + dt); beta = sigmoid(beta x); delta rule; norm.
 
-    `a` is stored as -exp(A_log), so g <= 0 and exp(g) is the decay.
+    The normed result is multiplied by silu(gate x). `a` is stored as -exp(A_log), so g <= 0 and exp(g) is
+    the decay.
     """
 
     shape: DeltaShape

@@ -114,7 +114,8 @@ class Graph:
         """
         norm, epsilon = self.kernels.rms_norm, self.epsilon
         x = self.embedding(tokens)
-        change: Floats | None = None  # what the sublayer before adds to x; the norm of the next one does the addition
+        # What the sublayer before adds to x; the norm of the next one does the addition.
+        change: Floats | None = None
         for index, layer in enumerate(self.layers):
             check()
             normed = norm(x, change, layer.mixer_norm, epsilon)

@@ -22,6 +22,8 @@ cdef extern from "native/pool.h" nogil:
 cdef extern from "native/kernels.h" nogil:
     ctypedef struct packed_type:
         int group, bits, registers, pieces, file_bytes, order
+    enum:
+        TILE_TOKENS
     cdef enum packed_id:
         Q1_0, Q2_0, PQ2_0, PTQ1_0, Q4_0, Q4_1, Q8_0
     const packed_type packed_types[7]
@@ -38,10 +40,10 @@ cdef extern from "native/kernels.h" nogil:
         const void *weights
     ctypedef struct activations:
         int64_t tokens, inputs, blocks
-        const int8_t *high
-        const int8_t *low
-        const float *scales
-        const int32_t *sums
+        int tile, parts
+        int8_t *units
+        float *scales
+        int32_t *sums
     ctypedef struct head_view:
         const float *data
         int64_t tokens, heads, dim, token_stride, head_stride
@@ -70,7 +72,7 @@ cdef extern from "native/kernels.h" nogil:
         const char *name
         void (*packed)(const packed_matrix *, const activations *, float *, int64_t, int64_t) noexcept nogil
         void (*dense)(const dense_matrix *, const float *, int64_t, float *, int64_t, int64_t) noexcept nogil
-        void (*quantise)(const float *, int64_t, int64_t, int, int, int, int8_t *, int8_t *, float *, int32_t *) noexcept nogil
+        void (*quantise)(const float *, int, int, activations *, int64_t, int64_t) noexcept nogil
         void (*rms_norm)(float *, const float *, const float *, float, int64_t, int64_t, float *) noexcept nogil
         void (*heads)(const head_view *, const float *, float, const rope_rows *, float *) noexcept nogil
         void (*heads_half)(const head_view *, const float *, float, const rope_rows *, uint16_t *) noexcept nogil
@@ -233,6 +235,54 @@ cdef struct read_work:
     const uint8_t *data
     int64_t nbytes, step
 
+# What is done to each token alone: one task is a run of tokens.
+cdef enum token_operation:
+    QUANTISE, RMS_NORM, HEADS, HEADS_HALF, SILU_PRODUCT, CONVOLVE, HADAMARD
+
+cdef struct token_work:
+    const level *at
+    token_operation operation
+    int64_t tokens, step, width, size, taps
+    float *x
+    const float *y
+    const float *z
+    float *out
+    uint16_t *half_out
+    float epsilon
+    head_view view
+    rope_rows rope
+    const int64_t *indices
+    activations *integers
+    int group, order
+
+cdef void token_task(void *context, long index) noexcept nogil:
+    cdef token_work *w = <token_work *>context
+    cdef int64_t first = index * w.step, last = first + w.step, at
+    cdef head_view view = w.view
+    cdef rope_rows rope = w.rope
+    if last > w.tokens:
+        last = w.tokens
+    at = first * w.width
+    if w.operation == QUANTISE:
+        w.at.quantise(w.x, w.group, w.order, w.integers, first, last)
+    elif w.operation == RMS_NORM:
+        w.at.rms_norm(w.x + at, NULL if w.y == NULL else w.y + at, w.z, w.epsilon, last - first, w.width, w.out + at)
+    elif w.operation == SILU_PRODUCT:
+        w.at.silu_product(w.x + at, w.y + at, (last - first) * w.width, w.out + at)
+    elif w.operation == CONVOLVE:
+        w.at.convolve(w.x + at, w.y, last - first, w.width, w.taps, w.out + at)
+    elif w.operation == HADAMARD:
+        w.at.hadamard(w.x + at, w.indices, w.y, w.z, last - first, w.width, w.size, w.out + at)
+    else:
+        view.data += first * view.token_stride
+        view.tokens = last - first
+        rope.cosines += first * rope.pairs
+        rope.sines += first * rope.pairs
+        if w.operation == HEADS:
+            w.at.heads(&view, w.y, w.epsilon, &rope, w.out + at)
+        else:
+            w.at.heads_half(&view, w.y, w.epsilon, &rope, w.half_out + at)
+
 cdef void packed_task(void *context, long index) noexcept nogil:
     cdef packed_work *w = <packed_work *>context
     cdef int64_t first = index * w.step, last = first + w.step, here, end
@@ -306,6 +356,16 @@ cdef class Backend:
     def __dealloc__(self):
         pool_free(self.threads_pool)
 
+    cdef void each_token(self, token_work *work, token_operation operation, int64_t tokens, int64_t width):
+        """Run an operation over all tokens, in runs of whole tiles on the threads where it is worth it."""
+        cdef int64_t runs = 1
+        work.at, work.operation, work.tokens, work.width = self.at, operation, tokens, width
+        if tokens * width >= 16384:
+            runs = 4 * self.threads
+        work.step = ((tokens + runs - 1) // runs + TILE_TOKENS - 1) // TILE_TOKENS * TILE_TOKENS
+        with nogil:
+            pool_run(self.threads_pool, token_task, work, (tokens + work.step - 1) // work.step)
+
     def pack(self, int type_index, cnp.ndarray raw, int64_t inputs):
         """Bring raw rows, uint8 [rows, row bytes], to panel layout in place."""
         cdef Packed result = Packed(type_index, raw, inputs)
@@ -339,16 +399,17 @@ cdef class Backend:
         cdef cnp.npy_intp size
         a.tokens, a.inputs = cnp.PyArray_DIM(x, 0), cnp.PyArray_DIM(x, 1)
         a.blocks = a.inputs // group
-        # One allocation: scales, sums, high, low, each a multiple of 4 bytes.
-        size = a.tokens * (8 * a.blocks + a.inputs * (2 if bits == 16 else 1)) + 64
+        a.parts = 2 if bits == 16 else 1
+        a.tile = 1 if a.tokens == 1 else TILE_TOKENS
+        # One allocation: scales, sums, units (the last tile is whole, its missing tokens are never read).
+        size = 8 * a.tokens * a.blocks + (a.tokens + a.tile - 1) // a.tile * a.tile * a.inputs * a.parts
         result.memory = cnp.PyArray_SimpleNew(1, &size, cnp.NPY_UINT8)
-        cdef float *scales = <float *>cnp.PyArray_DATA(<cnp.ndarray>result.memory)
-        cdef int32_t *sums = <int32_t *>(scales + a.tokens * a.blocks)
-        cdef int8_t *high = <int8_t *>(sums + a.tokens * a.blocks)
-        cdef int8_t *low = high + a.tokens * a.inputs if bits == 16 else NULL
-        a.scales, a.sums, a.high, a.low = scales, sums, high, low
-        with nogil:
-            self.at.quantise(data, a.tokens, a.inputs, group, order, bits, high, low, scales, sums)
+        a.scales = <float *>cnp.PyArray_DATA(<cnp.ndarray>result.memory)
+        a.sums = <int32_t *>(a.scales + a.tokens * a.blocks)
+        a.units = <int8_t *>(a.sums + a.tokens * a.blocks)
+        cdef token_work work
+        work.x, work.group, work.order, work.integers = data, group, order, a
+        self.each_token(&work, QUANTISE, a.tokens, a.inputs)
         return result
 
     def multiply_packed(self, list matrices, Integers x):
@@ -399,33 +460,30 @@ cdef class Backend:
         cdef cnp.ndarray out = cnp.PyArray_SimpleNew(
             cnp.PyArray_NDIM(x), cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
         cdef float *result = <float *>cnp.PyArray_DATA(out)
-        with nogil:
-            self.at.rms_norm(data, other, w, epsilon, count, width, result)
+        cdef token_work work
+        work.x, work.y, work.z, work.epsilon, work.out = data, other, w, epsilon, result
+        self.each_token(&work, RMS_NORM, count, width)
         return out
 
     def heads(self, cnp.ndarray x, object norm, float epsilon, cnp.ndarray cosines, cnp.ndarray sines,
               bint adjacent, cnp.ndarray half=None):
         """Normed (unless norm is None) and rotated heads of x; into `half`, fp16, or returned as float32."""
-        cdef head_view view = view_heads(x, "x")
-        cdef rope_rows rope
-        cdef float *w = NULL if norm is None else floats(norm, "norm")
+        cdef token_work work
         cdef cnp.ndarray out
-        cdef float *result
-        cdef uint16_t *halves
-        rope.cosines, rope.sines = floats(cosines, "cosines"), floats(sines, "sines")
-        rope.pairs, rope.adjacent = cnp.PyArray_DIM(cosines, 1), adjacent
-        if view.dim > 1024:
+        work.view = view_heads(x, "x")
+        work.y, work.epsilon = NULL if norm is None else floats(norm, "norm"), epsilon
+        work.rope.cosines, work.rope.sines = floats(cosines, "cosines"), floats(sines, "sines")
+        work.rope.pairs, work.rope.adjacent = cnp.PyArray_DIM(cosines, 1), adjacent
+        if work.view.dim > 1024:
             raise ValueError("heads of more than 1024 dimensions")
         if half is not None:
             require(half, cnp.NPY_FLOAT16, "half")
-            halves = <uint16_t *>cnp.PyArray_DATA(half)
-            with nogil:
-                self.at.heads_half(&view, w, epsilon, &rope, halves)
+            work.half_out = <uint16_t *>cnp.PyArray_DATA(half)
+            self.each_token(&work, HEADS_HALF, work.view.tokens, work.view.heads * work.view.dim)
             return None
         out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
-        result = <float *>cnp.PyArray_DATA(out)
-        with nogil:
-            self.at.heads(&view, w, epsilon, &rope, result)
+        work.out = <float *>cnp.PyArray_DATA(out)
+        self.each_token(&work, HEADS, work.view.tokens, work.view.heads * work.view.dim)
         return out
 
     def store_half(self, cnp.ndarray x, cnp.ndarray half):
@@ -506,8 +564,9 @@ cdef class Backend:
         cdef float *result = <float *>cnp.PyArray_DATA(out)
         cdef float *x = floats(inputs, "inputs")
         cdef float *w = floats(weights, "weights")
-        with nogil:
-            self.at.convolve(x, w, tokens, channels, taps, result)
+        cdef token_work work
+        work.x, work.y, work.taps, work.out = x, w, taps, result
+        self.each_token(&work, CONVOLVE, tokens, channels)
         return out
 
     def silu_product(self, cnp.ndarray gate, cnp.ndarray up):
@@ -517,9 +576,10 @@ cdef class Backend:
         cdef float *g = floats(gate, "gate")
         cdef float *u = floats(up, "up")
         cdef float *result = <float *>cnp.PyArray_DATA(out)
-        cdef int64_t count = cnp.PyArray_SIZE(gate)
-        with nogil:
-            self.at.silu_product(g, u, count, result)
+        cdef int64_t width = cnp.PyArray_DIM(gate, cnp.PyArray_NDIM(gate) - 1)
+        cdef token_work work
+        work.x, work.y, work.out = g, u, result
+        self.each_token(&work, SILU_PRODUCT, cnp.PyArray_SIZE(gate) // width, width)
         return out
 
     def sigmoid_product(self, cnp.ndarray gate, cnp.ndarray values):
@@ -544,8 +604,9 @@ cdef class Backend:
             indices = <int64_t *>cnp.PyArray_DATA(<cnp.ndarray>order)
         cdef cnp.ndarray out = new_floats(tokens, width)
         cdef float *result = <float *>cnp.PyArray_DATA(out)
-        with nogil:
-            self.at.hadamard(data, indices, first, last, tokens, width, block, result)
+        cdef token_work work
+        work.x, work.indices, work.y, work.z, work.size, work.out = data, indices, first, last, block, result
+        self.each_token(&work, HADAMARD, tokens, width)
         return out
 
     def read(self, cnp.ndarray data):

@@ -48,7 +48,8 @@ def ordered_sum(values: Floats, axis: int) -> Floats:
         # NumPy sums the innermost axis of an array in another order, but accumulates it in this one.
         start = np.zeros_like(values, shape=(*values.shape[:axis], 1, *values.shape[axis + 1 :]))
         running = np.add.accumulate(np.concatenate((start, values), axis), axis)
-        return np.take(running, -1, axis)
+        last: Floats = np.take(running, -1, axis)
+        return last
     total: Floats = np.add.reduce(values, axis=axis, initial=_F(0))
     return total
 
@@ -60,7 +61,8 @@ def fold_lanes(lanes: Floats, axis: int) -> Floats:
     while half:
         lanes = lanes[:half] + lanes[half : 2 * half]
         half //= 2
-    return lanes[0]
+    folded: Floats = lanes[0]
+    return folded
 
 
 def exp(values: Floats) -> Floats:
@@ -81,7 +83,8 @@ def exp(values: Floats) -> Floats:
 def sigmoid(values: Floats) -> Floats:
     """1 / (1 + exp(-x)), as exp(-|x|) over 1 + exp(-|x|) for negative x."""
     e = exp(-np.abs(values))
-    return np.where(values < 0, e, _F(1)) / (_F(1) + e)
+    probability: Floats = np.where(values < 0, e, _F(1)) / (_F(1) + e)
+    return probability
 
 
 def silu(values: Floats) -> Floats:
@@ -106,12 +109,14 @@ def softplus(values: Floats) -> Floats:
 def rms_norm(x: Floats, weight: Floats, epsilon: np.float32) -> Floats:
     """x * (1 / sqrt(mean(x²) + epsilon)) * weight along the last axis."""
     mean = lane_sum(x * x) / _F(x.shape[-1])
-    return x * (_F(1) / np.sqrt(mean + epsilon))[..., None] * weight
+    factor: Floats = _F(1) / np.sqrt(mean + epsilon)
+    return x * factor[..., None] * weight
 
 
 def l2_norm(x: Floats, epsilon: np.float32) -> Floats:
     """x * (1 / sqrt(sum(x²) + epsilon)) along the last axis."""
-    return x * (_F(1) / np.sqrt(lane_sum(x * x) + epsilon))[..., None]
+    factor: Floats = _F(1) / np.sqrt(lane_sum(x * x) + epsilon)
+    return x * factor[..., None]
 
 
 def hadamard(x: Floats, block: int) -> Floats:

@@ -36,8 +36,8 @@ class PackedMatrix:
     def __init__(self, tensor_type: TensorType, raw: Bytes) -> None:
         self.type = tensor_type
         self.raw = raw  # (rows, row bytes)
-        self.rows = raw.shape[0]
-        self.inputs = raw.shape[1] // tensor_type.nbytes * tensor_type.block
+        self.rows: int = raw.shape[0]
+        self.inputs: int = raw.shape[1] // tensor_type.nbytes * tensor_type.block
         self.group = tensor_type.block
         self.format = BLOCK_FORMATS[tensor_type.name]
 
@@ -73,8 +73,8 @@ class DenseMatrix:
     def __init__(self, tensor_type: TensorType, raw: Bytes) -> None:
         self.type = tensor_type
         self.raw = raw
-        self.rows = raw.shape[0]
-        self.inputs = raw.shape[1] // tensor_type.nbytes * tensor_type.block
+        self.rows: int = raw.shape[0]
+        self.inputs: int = raw.shape[1] // tensor_type.nbytes * tensor_type.block
 
     @property
     def expanded_bytes(self) -> int:

@@ -81,12 +81,12 @@ class NumpyKernels:
         out = np.empty((tokens, matrix.rows), np.float32)
 
         def tile(start: int, stop: int) -> None:
-            expanded = self._expanded(matrix, start, stop)
+            levels, scales, minimums = self._expanded(matrix, start, stop)
             blocks = x.scales.shape[0]
             step = max(1, _TILE_VALUES // (blocks * (stop - start)))
             for first in range(0, tokens, step):
                 part = slice(first, first + step)
-                out[part, start:stop] = _packed_tile(*expanded, x, part, wide)
+                out[part, start:stop] = _packed_tile(levels, scales, minimums, x, part, wide)
 
         self._over_rows(matrix, tokens, tile)
         return out

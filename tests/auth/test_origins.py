@@ -76,6 +76,7 @@ def test_credentials_are_never_allowed() -> None:
         ("https://user@app.example", False),
         ("https://a.example, https://b.example", False),
         ("app.example", False),
+        ("https://bücher.example", False),
     ],
 )
 def test_only_whole_origins_can_be_listed(text: str, right: bool) -> None:

@@ -13,6 +13,11 @@ from deploy import environment
 from deploy.errors import SetupError
 from deploy.paths import ROOT
 
+SOURCES = (
+    "pyproject.toml",
+    *(f"engine/kernels/{name}" for name in ("_build.py", "_native.pyx", "native/a.c")),
+)
+
 
 class Commands:
     """Takes the place of `subprocess.run`: notes each command and answers with a code."""
@@ -39,7 +44,9 @@ class Commands:
 def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
     """A project without an environment, and a record of what is run for it."""
     commands = Commands(tmp_path)
-    (tmp_path / "pyproject.toml").write_text("[project]\n", "utf-8")
+    (tmp_path / "engine" / "kernels" / "native").mkdir(parents=True)
+    for name in SOURCES:
+        (tmp_path / name).write_text("old", "utf-8")
     monkeypatch.setattr(environment, "ROOT", tmp_path)
     monkeypatch.setattr(environment, "ENVIRONMENT", tmp_path / ".venv")
     monkeypatch.setattr(environment, "STAMP", tmp_path / ".venv" / "installed.json")
@@ -64,10 +71,11 @@ def test_extras_add_up(commands: Commands) -> None:
     assert commands.seen == ["venv", "", "[test]", "[lint,test]"]
 
 
-def test_changed_project_file(commands: Commands) -> None:
-    """A change of the project file leads to a new installation of the same extras."""
+@pytest.mark.parametrize("name", SOURCES)
+def test_changed_sources(commands: Commands, name: str) -> None:
+    """A change of the project file or the native kernels leads to a new installation of the same extras."""
     environment.ensure_environment(["test"])
-    (commands.root / "pyproject.toml").write_text("[project]\nname = 'x'\n", "utf-8")
+    (commands.root / name).write_text("new", "utf-8")
     environment.ensure_environment()
     assert commands.seen == ["venv", "[test]", "[test]"]
 

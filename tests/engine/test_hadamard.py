@@ -12,7 +12,7 @@ from tests.float64_graph import hadamard_matrix
 from tests.gguf_writer import GgufWriter
 from tests.vocabularies import metadata_of
 
-SHAPES = {
+SHAPES: dict[str, tuple[int, ...]] = {
     "token_embd.weight": (8, 10),
     "output.weight": (8, 10),
     "blk.0.ffn_up.weight": (8, 12),

@@ -83,13 +83,19 @@ def test_yarn_reads_its_optional_keys() -> None:
 def test_linear_scaling_divides_positions() -> None:
     """Also without a type, which then means linear; a factor of 0 or an absent one changes nothing."""
     plain = frequencies(table({}, head_dim=8))
-    for keys in (
-        {"scaling.type": ("string", "linear"), "scaling.factor": ("f32", 2.0)},
-        {"scaling.factor": ("f32", 2.0)},
-    ):
+    linear, factor = ("string", "linear"), "scaling.factor"
+    half: list[dict[str, tuple[str, Any]]] = [
+        {"scaling.type": linear, factor: ("f32", 2.0)},
+        {factor: ("f32", 2.0)},
+    ]
+    for keys in half:
         assert frequencies(table(keys, head_dim=8)) == pytest.approx([f / 2 for f in plain], rel=1e-6)
-    for keys in ({"scaling.factor": ("f32", 0.0)}, {"scaling.type": ("string", "none"),
-                 "scaling.factor": ("f32", 4.0)}, {"scaling.type": ("string", "linear")}):  # fmt: skip
+    unchanged: list[dict[str, tuple[str, Any]]] = [
+        {factor: ("f32", 0.0)},
+        {"scaling.type": ("string", "none"), factor: ("f32", 4.0)},
+        {"scaling.type": linear},
+    ]
+    for keys in unchanged:
         assert frequencies(table(keys, head_dim=8)) == plain
 
 

@@ -20,6 +20,7 @@ from tests.gguf_writer import Q4_1
 from tests.models import (
     BACKENDS,
     EXPAND_ALL,
+    Recorder,
     build_decoder,
     golden_ids,
     memory_bytes,
@@ -143,10 +144,10 @@ def test_three_sequences_in_one_batch(name: str, backend: str, threads: int) -> 
             for state, ids in zip(states, sequences, strict=True)
             if ids[start:stop]
         ]
-        for index, rows in enumerate(decoder.evaluate(steps)):
-            logits[index].append(rows)
-    for ids, state, rows in zip(sequences, states, logits, strict=True):
-        check(name, ids, np.concatenate(rows), state)
+        for rows, found in zip(logits, decoder.evaluate(steps), strict=False):
+            rows.append(found)
+    for ids, state, parts in zip(sequences, states, logits, strict=True):
+        check(name, ids, np.concatenate(parts), state)
 
 
 def test_a_checkpoint_restored_in_the_middle(name: str, backend: str) -> None:
@@ -177,26 +178,3 @@ def test_a_reused_prefix_equals_a_cold_one(name: str, backend: str) -> None:
     assert done.tokens == alone.tokens
     assert seen.logits == fresh.logits
     assert len(seen.logits) == 4
-
-
-class Recorder:
-    """A greedy sampler that keeps the bytes of all logits it saw."""
-
-    def __init__(self) -> None:
-        self.logits: list[bytes] = []
-
-    def sample(self, logits: Floats) -> int:
-        """The best id."""
-        self.logits.append(logits.tobytes())
-        return int(np.argmax(logits))
-
-    def clone(self) -> Recorder:
-        """The record is not part of the state."""
-        return self
-
-    def restore(self, saved: Recorder) -> None:
-        """Nothing to take back."""
-
-    def describe(self) -> dict[str, object]:
-        """For the protocol's sake."""
-        return {}

@@ -83,7 +83,7 @@ def test_draws_with_weights_worked_by_hand() -> None:
     logits = row(math.log(0.25), 0, math.log(0.5), -50)
     sampler = ReferenceSampler(SEED, top_k=3, top_p=1.0)
     assert drawn(sampler, logits) == [1, 1, 1, 1, 0]
-    # A second round: 11th to 15th outputs are not needed, another seed is: 0xE220A839 / 2^32 = 0.8833 → 1.546.
+    # Seed 0 begins with 0xE220A839 / 2^32 = 0.8833, which falls at 1.546.
     assert drawn(ReferenceSampler(0, top_k=3, top_p=1.0), logits, 1) == [0]
     # Temperature 2 takes square roots: weights 1, 0.707, 0.5; 2.207 u = 0.77, 0.38, 1.17, 0.55, 1.96.
     warm = ReferenceSampler(SEED, temperature=2.0, top_k=3, top_p=1.0)

@@ -72,6 +72,8 @@ class ScriptedBackend:
             self.context,
             VOCABULARY,
             self.template,
+            "scripted",
+            1,
         )
 
     def encode(self, text: str, special_input: SpecialInput, insert_special: InsertSpecial) -> list[int]:

@@ -105,14 +105,14 @@ def test_a_reader_that_stops_reading_is_dropped() -> None:
 
 def test_a_whole_answer_that_nobody_reads_is_dropped() -> None:
     """An answer in one piece does not keep its connection for ever."""
-    backend = ScriptedBackend([Script([b"x" * 1_000_000] * 30)])
+    backend = ScriptedBackend([Script([b"x" * 1_000_000] * 12)])
     with (
         running(backend, send_stall_seconds=0.5, output_bytes=64 << 20) as server,
         Connection(server.port, receive_buffer=4096) as connection,
     ):
         connection.post("/v1/chat/completions", CHAT)
-        wait_until(lambda: backend.played and backend.played[0].ended != "running")
-        wait_until(lambda: not server.service._web.server_state.connections, 5)
+        wait_until(lambda: backend.played and backend.played[0].ended != "running", 20)
+        wait_until(lambda: not server.service._web.server_state.connections, 20)
         check_next(server, backend)
 
 

@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 from server.errors import ApiError
 from server.json_body import MAX_DEPTH, parse_object
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(10**30), 10**30)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=("Cs",))),
-    lambda children: (
-        st.lists(children) | st.dictionaries(st.text(st.characters(exclude_categories=("Cs",))), children)
-    ),
+    | TEXTS,
+    lambda children: st.lists(children) | st.dictionaries(TEXTS, children),
     max_leaves=20,
 )
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_categories=("Cs",))), VALUES), st.booleans())
+@given(st.dictionaries(TEXTS, VALUES), st.booleans())
 def test_ordinary_objects_are_read_as_they_are(value: dict[str, Any], ascii_only: bool) -> None:
     """With characters escaped or not."""
     assert parse_object(json.dumps(value, ensure_ascii=ascii_only).encode()) == value

@@ -3,7 +3,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,8 +21,13 @@ def lines() -> Iterator[Any]:
     root, ours = logging.getLogger(), logging.getLogger("prism_inference.server")
     before = root.handlers[:], root.level, ours.level
     stream = io.StringIO()
-    logs.configure(stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    writer = logs.configure(stream)
+
+    def written() -> list[Any]:
+        writer.finish()
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    yield written
     root.handlers[:], root.level, ours.level = before
 
 
@@ -38,8 +46,9 @@ def test_events_are_json_lines_with_known_fields(lines: Any) -> None:
 def test_a_line_is_one_line_of_plain_ascii(lines: Any) -> None:
     """Line ends, escapes and right-to-left marks in a value cannot break or colour the log."""
     stream = io.StringIO()
-    logs.configure(stream)
+    writer = logs.configure(stream)
     log_event("ready", model="a\nb\x1b[31m\u202e\u2028")
+    writer.finish()
     assert stream.getvalue().count("\n") == 1
     assert stream.getvalue().isascii()
     assert "\x1b" not in stream.getvalue()
@@ -95,3 +104,20 @@ def test_a_fault_tells_class_and_place_alone(lines: Any) -> None:
     assert line["id"] == "abc"
     assert line["level"] == "error"
     assert "sentinel" not in json.dumps(line)
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up(lines: Any) -> None:
+    """A pipe that is full, and lines beyond the buffer."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb"), os.fdopen(writing, "w", encoding="utf-8") as stream:
+        writer = logs.configure(stream)
+        begin = time.monotonic()
+        for _ in range(3000):
+            log_event("ready", model="x" * 200)
+        writer.finish(0.1)
+        assert time.monotonic() - begin < 5
+        assert lines() == []
+        os.set_blocking(reading, False)
+        while writer._lines.unfinished_tasks:
+            with suppress(BlockingIOError):
+                os.read(reading, 1 << 20)

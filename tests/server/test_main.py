@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from server.exit_codes import ExitCode
-from tests.server.raw_http import KEY, Connection, call, parse_events, post, wait_until
+from tests.server.raw_http import KEY, Connection, call, parse_events, post
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tests" / "data" / "models" / "trained-qwen35-pq2_0-had.gguf"
@@ -43,14 +43,15 @@ def key_file(tmp_path: Path) -> Path:
 class Process:
     """A running command; `output` and `errors` are complete once it has ended."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+    def __init__(self, *arguments: str, module: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "server.main", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             env=os.environ | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.first = b""
         self.output = b""
@@ -63,6 +64,10 @@ class Process:
         record: dict[str, Any] = json.loads(self.first)
         return record
 
+    def ask_to_stop(self) -> None:
+        """What a service manager does: SIGTERM, or Ctrl-Break on Windows."""
+        self.process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
+
     def wait(self, within: float = 30.0) -> int:
         """Wait for the end; the exit code."""
         self.output, self.errors = self.process.communicate(timeout=within)
@@ -71,9 +76,9 @@ class Process:
 
 
 @contextmanager
-def started(*arguments: str, **environment: str) -> Iterator[Process]:
+def started(*arguments: str, module: str = "server.main", **environment: str) -> Iterator[Process]:
     """A process that does not outlive the test."""
-    process = Process(*arguments, **environment)
+    process = Process(*arguments, module=module, **environment)
     try:
         yield process
     finally:
@@ -94,7 +99,7 @@ def test_from_start_to_stop(key_file: Path) -> None:
         assert call(port, "GET", "/readyz", key=None).status == 200
         assert call(port, "GET", "/v1/models", key=None).status == 401
         seen = b"".join(response.body for response in exercise(port))
-        process.process.send_signal(signal.SIGTERM)
+        process.ask_to_stop()
         assert process.wait() == ExitCode.CLEAN
     assert process.output.count(b"\n") == 1
     assert process.output.isascii()
@@ -108,23 +113,17 @@ def test_from_start_to_stop(key_file: Path) -> None:
 
 def exercise(port: int) -> list[Any]:
     """Answers of every route and of many mistakes, with the key and a prompt that must not be repeated."""
-    chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 4}
+    chat: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 4}
     answers = [
         call(port, method, path)
         for method in ("GET", "POST", "DELETE")
         for path in ("/livez", "/v1/models", "/v1/capabilities", "/v1/tokenize", "/unknown", f"/{PROMPT}")
     ]
+    bodies = [chat, chat | {"stream": True}, {"prompt": PROMPT}, {"text": 1}, [PROMPT], {"prompt": [1 << 40]}]
     answers += [
-        post(port, path, value)
+        post(port, path, body)
         for path in ("/v1/chat/completions", "/v1/completions", "/v1/tokenize", "/v1/detokenize")
-        for value in (
-            chat,
-            chat | {"stream": True},
-            {"prompt": PROMPT},
-            {"text": 1},
-            [],
-            {"prompt": [1 << 40]},
-        )
+        for body in bodies
     ]
     answers.append(call(port, "GET", "/v1/models", host="evil"))
     answers.append(call(port, "GET", f"/v1/models?key={KEY}", key=f"{KEY}wrong"))
@@ -156,7 +155,7 @@ def test_the_key_may_come_through_standard_input() -> None:
         process.process.stdin = None
         port = process.ready()["port"]
         assert call(port, "GET", "/v1/models").status == 200
-        process.process.send_signal(signal.SIGTERM)
+        process.ask_to_stop()
         assert process.wait() == ExitCode.CLEAN
 
 
@@ -183,7 +182,7 @@ def test_another_file_than_the_pinned_one_ends_it(
     ("arguments", "code"),
     [
         (["--context", "1000000"], ExitCode.USAGE),
-        (["--chat-template", "unheard-of"], ExitCode.MODEL),
+        (["--chat-template", "unheard-of"], ExitCode.USAGE),
         (["--memory-bytes", "1000"], ExitCode.BUDGET),
         (["--state-bytes", "1000"], ExitCode.BUDGET),
         (["--host", "0.0.0.0"], ExitCode.USAGE),
@@ -225,32 +224,42 @@ def test_a_taken_port_ends_it(key_file: Path) -> None:
 
 
 def test_a_signal_ends_open_streams_honestly(key_file: Path) -> None:
-    """An error event within the drain time, the code for a cut answer, and no traceback."""
-    limits = ["--drain-seconds", "0.2", "--context", "512"]
+    """An error event after the drain time, the code for a cut answer, and no traceback."""
+    arguments = [*pin(), "--token-file", str(key_file), "--drain-seconds", "0.3"]
     with (
-        started(*pin(), "--token-file", str(key_file), *limits) as process,
-        started_stream(process) as stream,
+        started(*arguments, module="tests.server.scripted_process") as process,
+        Connection(process.ready()["port"]) as stream,
     ):
+        stream.post("/v1/completions", {"prompt": "x", "max_tokens": 4000, "stream": True})
+        time.sleep(0.3)
         begin = time.monotonic()
-        process.process.send_signal(signal.SIGTERM)
+        process.ask_to_stop()
         response = stream.read_response()
         assert process.wait() == ExitCode.DEADLINE
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 5
     assert not response.complete
-    assert parse_events(response.body).objects[-1]["error"]["code"] == "draining"
+    events = parse_events(response.body)
+    assert len(events.objects) > 5
+    assert events.objects[-1]["error"]["code"] == "draining"
+    assert "[DONE]" not in events.data
     assert b"Traceback" not in process.errors
+    assert process.output.count(b"\n") == 1
+    assert b"a library that prints" in process.errors
 
 
-@contextmanager
-def started_stream(process: Process) -> Iterator[Connection]:
-    """A stream of random ids that does not end soon."""
-    port = process.ready()["port"]
-    with Connection(port) as connection:
-        request = {"prompt": [5], "max_tokens": 500, "stream": True, "temperature": 2, "top_k": 0, "seed": 1}
-        connection.post("/v1/completions", request)
-        wait_until(lambda: call(port, "GET", "/livez").status == 200)
-        time.sleep(0.3)
-        yield connection
+def test_a_second_signal_does_not_wait_for_the_drain(key_file: Path) -> None:
+    """Two of them end a process that would wait for a minute."""
+    arguments = [*pin(), "--token-file", str(key_file), "--drain-seconds", "60"]
+    with (
+        started(*arguments, module="tests.server.scripted_process") as process,
+        Connection(process.ready()["port"]) as connection,
+    ):
+        connection.post("/v1/completions", {"prompt": "x", "max_tokens": 4000})
+        for _ in range(2):
+            time.sleep(0.3)
+            process.ask_to_stop()
+        assert connection.read_response().error()["code"] == "draining"
+        assert process.wait(10) == ExitCode.DEADLINE
 
 
 def test_odd_encodings_of_the_system_do_not_matter(key_file: Path, tmp_path: Path) -> None:
@@ -268,3 +277,18 @@ def test_help_is_printed() -> None:
         assert process.wait() == 0
     for word in (b"--token-file", b"--queue", b"--send-stall-seconds", b"exit codes"):
         assert word in process.output
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a POSIX shell closes the streams")
+@pytest.mark.parametrize(
+    ("key", "closing", "code"),
+    [("--token-stdin", "<&-", ExitCode.KEY), ("--token-file=KEY", ">&-", ExitCode.OUTPUT)],
+)
+def test_closed_streams_are_refused(key_file: Path, key: str, closing: str, code: ExitCode) -> None:
+    """One line on standard error; no other file is mistaken for the stream."""
+    command = [sys.executable, "-m", "server.main", *pin(), key.replace("KEY", str(key_file))]
+    line = f"{' '.join(command)} {closing}"
+    ended = subprocess.run(["/bin/sh", "-c", line], cwd=ROOT, capture_output=True, timeout=30, check=False)
+    assert ended.returncode == code
+    assert ended.stderr.count(b"\n") == 1
+    assert b"closed" in ended.stderr

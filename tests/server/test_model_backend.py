@@ -24,7 +24,7 @@ def load() -> ModelBackend:
     """The small model."""
     data = MODEL.read_bytes()
     pin = Pin(MODEL, len(data), hashlib.sha256(data).hexdigest())
-    options = ModelOptions(pin, 1 << 28, None, 1 << 28, 512, 16, None, "qwen3.5")
+    options = ModelOptions(pin, 1 << 28, None, 1 << 28, 512, 16, None, None, "qwen3.5")
     return load_backend(options, lambda *_: None)
 
 
@@ -115,7 +115,8 @@ def test_a_cancelled_answer_leaves_no_trace(real: Running) -> None:
     question = "What is the capital of France?"
     with Connection(real.port) as connection:
         connection.post("/v1/chat/completions", chat("Tell me a very short story about a fox.", stream=True))
-        chunks = connection.read_head() and connection.chunks()
+        assert connection.read_head().status == 200
+        chunks = connection.chunks()
         for _ in range(4):
             next(chunks)
     wait_until(lambda: real.service.engine.places == 0)

@@ -35,7 +35,8 @@ def test_every_option_arrives() -> None:
         [
             *GOOD,
             *("--context", "512", "--memory-bytes", "100", "--state-bytes", "5", "--checkpoint-bytes", "0"),
-            *("--activation-bits", "8", "--threads", "3", "--chat-template", "chatml", "--model-id", "a b"),
+            *("--activation-bits", "8", "--threads", "3", "--kernel", "numpy"),
+            *("--chat-template", "chatml", "--model-id", "a b"),
             *("--host", "::1", "--port", "8080", "--allow-origin", "http://a.example"),
             *("--allow-origin", "http://b.example:3000", "--queue", "0", "--body-bytes", "2048"),
             *("--generation-seconds", "1.5", "--heartbeat-seconds", "2", "--drain-seconds", "0"),
@@ -43,7 +44,8 @@ def test_every_option_arrives() -> None:
     )
     model = options.model
     assert (model.context, model.memory_bytes, model.state_bytes, model.checkpoint_bytes) == (512, 100, 5, 0)
-    assert (model.activation_bits, model.threads, model.chat_template) == (8, 3, "chatml")
+    assert (model.activation_bits, model.threads, model.kernel) == (8, 3, "numpy")
+    assert model.chat_template == "chatml"
     assert (options.model_id, options.host, options.port) == ("a b", "::1", 8080)
     assert options.origins.allowed == {b"http://a.example", b"http://b.example:3000"}
     assert options.limits == Limits(
@@ -73,6 +75,8 @@ def test_a_manifest_replaces_the_three(tmp_path: Path) -> None:
     [
         ([], "token"),
         (PIN, "exactly one of --token-file and --token-stdin"),
+        ([*PIN, "--token-stdin", "--token-stdin"], "--token-stdin is given twice"),
+        ([*GOOD, "--chat-template", "unheard-of"], "no such chat template"),
         ([*GOOD, "--token-stdin"], "exactly one of --token-file and --token-stdin"),
         (["--token-stdin"], "--manifest is needed"),
         (["--token-stdin", *PIN[:4]], "--manifest is needed"),

@@ -53,14 +53,15 @@ def test_a_queue_of_zero_still_runs_one() -> None:
 
 
 def test_requests_run_in_the_order_of_their_coming() -> None:
-    """First come, first served."""
-    backend = ScriptedBackend([Script(prefill_seconds=0.4), Script()])
+    """First come, first served; a request has come once its prompt is tokenised."""
+    backend = ScriptedBackend([Script(prefill_seconds=1.0), Script()])
     with running(backend) as server:
         connections = []
         for number in range(6):
             connections.append(Connection(server.port))
             connections[-1].post("/v1/completions", {"prompt": str(number)})
-            wait_until(lambda: server.service.engine.places == len(connections))
+            wait_until(lambda: backend.played)
+            wait_until(lambda: len(server.service.engine._waiting) == len(connections) - 1)
         for connection in connections:
             assert connection.read_response().status == 200
             connection.close()

@@ -371,7 +371,8 @@ def test_refusals_do_not_repeat_the_request(port: int, body: bytes) -> None:
 
 def test_a_body_that_is_no_object_is_refused(port: int) -> None:
     """Whatever else JSON can be."""
-    for value in ([], "text", 1, None, True):
+    values: list[object] = [[], "text", 1, None, True]
+    for value in values:
         response = call(port, "POST", CHAT_PATH, json.dumps(value).encode())
         assert (response.status, response.error()["code"]) == (400, "invalid_json")
     assert call(port, "POST", CHAT_PATH, b"").status == 400

@@ -10,6 +10,12 @@
 #else
 #define INLINE static inline __attribute__((always_inline, unused))
 #endif
+/* Before a loop whose accumulators must all be in registers. */
+#if defined(__GNUC__)
+#define UNROLL _Pragma("GCC unroll 16")
+#else
+#define UNROLL
+#endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif

@@ -36,12 +36,17 @@ typedef struct {
     const void *weights; /* row after row */
 } dense_matrix;
 
-/* Integer activations: value = 256 high + low at 16 bits, high alone at 8 (low is NULL). */
+/* Integer activations of 8 bits (one part) or 16 bits (two parts, value = 256 high + low).
+ * Four inputs of one token and part are one unit of 4 bytes. Units lie as [tile][inputs / 4][token][part],
+ * where a tile is TILE_TOKENS tokens, or one if there is only one, so that a kernel that multiplies several
+ * tokens reads on at fixed offsets. Each block of inputs is in the order of its packed type. */
+enum { TILE_TOKENS = 8 };
 typedef struct {
     int64_t tokens, inputs, blocks;
-    const int8_t *high, *low; /* [tokens][inputs], each block in the order of the type */
-    const float *scales;      /* [tokens][blocks] */
-    const int32_t *sums;      /* [tokens][blocks] */
+    int tile, parts;
+    int8_t *units;
+    float *scales; /* [tokens][blocks] */
+    int32_t *sums; /* [tokens][blocks], of all parts together */
 } activations;
 
 /* A head view of activations: element (t, h, i) is at t * token_stride + h * head_stride + i. */
@@ -75,8 +80,9 @@ typedef struct {
     const char *name;
     void (*packed)(const packed_matrix *m, const activations *x, float *out, int64_t first, int64_t last);
     void (*dense)(const dense_matrix *m, const float *x, int64_t tokens, float *out, int64_t first, int64_t last);
-    void (*quantise)(const float *x, int64_t tokens, int64_t inputs, int group, int order, int bits,
-                     int8_t *high, int8_t *low, float *scales, int32_t *sums);
+    /* Fill units, scales and sums of tokens first .. last - 1 of `a`, whose other fields are set; x is
+     * [tokens][inputs]. */
+    void (*quantise)(const float *x, int group, int order, activations *a, int64_t first, int64_t last);
     void (*rms_norm)(float *x, const float *add, const float *weight, float epsilon, int64_t tokens,
                      int64_t width, float *out);
     void (*heads)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, float *out);

@@ -69,11 +69,23 @@ INLINE float lane_total(const float *a, int64_t count) {
     return f_fold(sum);
 }
 
-static void quantise(const float *x, int64_t tokens, int64_t inputs, int group, int order, int bits, int8_t *high,
-                     int8_t *low, float *scales, int32_t *sums) {
-    const float limit = bits == 16 ? 32512.0f : 127.0f;
+/* Where a block's position takes its input from, so that the bytes of one unit meet the codes of one unpacked
+ * step: runs of `order` inputs interleaved by 4 bytes, or (16) the halves of a block of nibbles. */
+INLINE int input_of(int order, int position) {
+    int i = position & 3;
+    if (order == 4) return (position & ~15) + 4 * i + ((position >> 2) & 3);
+    if (order == 8) return (position & ~31) + 8 * i + ((position >> 2) & 7);
+    if (order == 16) return 16 * ((position >> 2) & 1) + 4 * (position >> 3) + i;
+    return position;
+}
+
+static void quantise(const float *x, int group, int order, activations *a, int64_t first, int64_t last) {
+    const float limit = a->parts == 2 ? 32512.0f : 127.0f;
+    int source[128];
     int32_t q[128];
-    for (int64_t b = 0; b < tokens * inputs / group; b++, x += group, high += group) {
+    for (int p = 0; p < group; p++) source[p] = input_of(order, p);
+    x += first * a->inputs;
+    for (int64_t n = first * a->blocks; n < last * a->blocks; n++, x += group) {
         uint32_t largest = 0;
         for (int i = 0; i < group; i++) {
             uint32_t magnitude;
@@ -81,44 +93,31 @@ static void quantise(const float *x, int64_t tokens, int64_t inputs, int group, 
             magnitude &= 0x7fffffff;
             largest = magnitude > largest ? magnitude : largest;
         }
-        float top, inverse, scale;
+        float top;
         memcpy(&top, &largest, 4);
-        inverse = limit / top;
+        float inverse = limit / top;
         int finite = largest < 0x7f800000, usable = finite && inverse <= 3.402823466e38f;
-        scale = usable ? top / limit : finite ? 0.0f : (float)NAN;
-        if (!usable) inverse = 0.0f;
+        a->scales[n] = usable ? top / limit : finite ? 0.0f : (float)NAN;
         int32_t sum = 0;
         for (int i = 0; i < group; i++) {
             float value = usable ? (x[i] * inverse + ROUND_MAGIC) - ROUND_MAGIC : 0.0f;
             q[i] = (int32_t)value;
             sum += q[i];
         }
-        int8_t plain[2][128];
-        for (int i = 0; i < group; i++) {
-            int32_t h = low ? (q[i] + 128) >> 8 : q[i];
-            plain[0][i] = (int8_t)h;
-            plain[1][i] = (int8_t)(q[i] - 256 * h);
-        }
-        for (int part = 0; part < (low ? 2 : 1); part++) {
-            int8_t *out = part ? low : high;
-            const int8_t *in = plain[part];
-            if (order == 1) memcpy(out, in, (size_t)group);
-            if (order == 4)
-                for (int r = 0; r < group; r += 16)
-                    for (int f = 0; f < 4; f++)
-                        for (int i = 0; i < 4; i++) out[r + 4 * f + i] = in[r + 4 * i + f];
-            if (order == 8)
-                for (int r = 0; r < group; r += 32)
-                    for (int f = 0; f < 8; f++)
-                        for (int i = 0; i < 4; i++) out[r + 4 * f + i] = in[r + 8 * i + f];
-            if (order == 16)
-                for (int r = 0; r < 4; r++)
-                    for (int f = 0; f < 2; f++)
-                        for (int i = 0; i < 4; i++) out[8 * r + 4 * f + i] = in[16 * f + 4 * r + i];
-        }
-        if (low) low += group;
-        *scales++ = scale;
-        *sums++ = sum;
+        a->sums[n] = sum;
+        int64_t token = n / a->blocks, block = n % a->blocks, stride = 4 * a->tile * a->parts;
+        int8_t *unit = a->units + (token / a->tile * a->inputs * a->tile + token % a->tile * 4 +
+                                   block * group * a->tile) * a->parts;
+        for (int p = 0; p < group; p += 4, unit += stride)
+            for (int i = 0; i < 4; i++) {
+                int32_t value = q[source[p + i]], high = (value + 128) >> 8;
+                if (a->parts == 1) {
+                    unit[i] = (int8_t)value;
+                } else {
+                    unit[i] = (int8_t)high;
+                    unit[4 + i] = (int8_t)(value - 256 * high);
+                }
+            }
     }
 }
 
@@ -158,7 +157,7 @@ static void heads(const head_view *x, const float *norm, float epsilon, const ro
             one_head(x->data + t * x->token_stride + h * x->head_stride, x->dim, norm, epsilon, rope, t, out);
 }
 
-enum { MAX_DIM = 1024 };
+enum { MAX_DIM = 1024, MAX_GROUP = 64 };
 
 INLINE void to_half(const float *in, int64_t count, uint16_t *out) {
     int64_t i = 0;
@@ -191,8 +190,13 @@ static void l2_heads(const head_view *x, float epsilon, float factor, float *out
 
 /* exp(s - max) in place, and their lane sum; the row is padded with zeros to a multiple of 16. */
 INLINE float softmax_weights(float *scores, int64_t count) {
-    float largest = scores[0];
-    for (int64_t j = 1; j < count; j++) largest = scores[j] > largest ? scores[j] : largest;
+    float most[16], largest = scores[0];
+    int64_t whole = count / 16 * 16;
+    for (int l = 0; l < 16; l++) most[l] = largest;
+    for (int64_t j = 0; j < whole; j += 16)
+        for (int l = 0; l < 16; l++) most[l] = scores[j + l] > most[l] ? scores[j + l] : most[l];
+    for (int l = 0; l < 16; l++) largest = most[l] > largest ? most[l] : largest;
+    for (int64_t j = whole; j < count; j++) largest = scores[j] > largest ? scores[j] : largest;
     for (int64_t j = 0; j < count; j++) scores[j] = canon_exp(scores[j] - largest);
     return lane_total(scores, count);
 }
@@ -243,16 +247,76 @@ INLINE void attend_one(const attention_job *job, int64_t kv_head, int64_t t, flo
     }
 }
 
-/* Scores of one query against 16 positions; keys are [dim][16 positions]. Lane l sums dims l, l + 16, … */
-INLINE F sixteen_scores(const float *q, const float *keys, int64_t dim, F scale) {
-    F lanes[16];
-    for (int l = 0; l < 16; l++) lanes[l] = f_add(f_set(0.0f), f_mul(f_set(q[l]), f_load(keys + 16 * l)));
-    for (int64_t i = 16; i < dim; i += 16)
-        for (int l = 0; l < 16; l++)
-            lanes[l] = f_add(lanes[l], f_mul(f_set(q[i + l]), f_load(keys + 16 * (i + l))));
-    for (int half = 8; half; half /= 2)
-        for (int l = 0; l < half; l++) lanes[l] = f_add(lanes[l], lanes[l + half]);
-    return f_mul(lanes[0], scale);
+enum { QUERIES = 4 };
+
+/* Sum of lane l's products of several queries with 16 positions: dims l, l + 16, … in order. */
+INLINE void lane_scores(int count, const float *const *q, const float *keys, int64_t dim, int l, F *sums) {
+    UNROLL
+    for (int n = 0; n < count; n++) sums[n] = f_set(0.0f);
+    for (int64_t i = l; i < dim; i += 16) {
+        F key = f_load(keys + 16 * i);
+        UNROLL
+        for (int n = 0; n < count; n++) sums[n] = f_add(sums[n], f_mul(f_set(q[n][i]), key));
+    }
+}
+
+/* Lanes l and l + 8, added: the first level of the tree. The further levels add such pairs in order. */
+INLINE void pair_scores(int count, const float *const *q, const float *keys, int64_t dim, int l, F *sums) {
+    F other[QUERIES];
+    lane_scores(count, q, keys, dim, l, sums);
+    lane_scores(count, q, keys, dim, l + 8, other);
+    UNROLL
+    for (int n = 0; n < count; n++) sums[n] = f_add(sums[n], other[n]);
+}
+
+/* Scores of several queries against 16 positions; keys are [dim][16 positions]. */
+INLINE void sixteen_scores(int count, const float *const *q, const float *keys, int64_t dim, float scale,
+                           float *const *out) {
+    F total[QUERIES], half[QUERIES], other[QUERIES];
+    for (int odd = 0; odd < 2; odd++) {
+        for (int l = odd; l < 4; l += 2) { /* (l + l+8) + (l+4 + l+12) */
+            pair_scores(count, q, keys, dim, l, l < 2 ? half : other);
+            F quarter[QUERIES];
+            pair_scores(count, q, keys, dim, l + 4, quarter);
+            UNROLL
+            for (int n = 0; n < count; n++) {
+                if (l < 2) half[n] = f_add(half[n], quarter[n]);
+                else half[n] = f_add(half[n], f_add(other[n], quarter[n]));
+            }
+        }
+        UNROLL
+        for (int n = 0; n < count; n++) total[n] = odd ? f_add(total[n], half[n]) : half[n];
+    }
+    UNROLL
+    for (int n = 0; n < count; n++) f_store(out[n], f_mul(total[n], f_set(scale)));
+}
+
+/* As mix_values, for several rows of `count` weights at once; values are float32 [count][dim]. */
+INLINE void mix_tile(int rows, const float *const *weights, const float *values, int64_t count, int64_t dim,
+                     float *const *out) {
+    for (int64_t d = 0; d < dim; d += 32) {
+        int second = d + 32 <= dim;
+        F a[QUERIES], b[QUERIES];
+        UNROLL
+        for (int n = 0; n < rows; n++) {
+            a[n] = f_load(out[n] + d);
+            b[n] = second ? f_load(out[n] + d + 16) : a[n];
+        }
+        for (int64_t j = 0; j < count; j++) {
+            F v = f_load(values + j * dim + d), u = second ? f_load(values + j * dim + d + 16) : v;
+            UNROLL
+            for (int n = 0; n < rows; n++) {
+                F w = f_set(weights[n][j]);
+                a[n] = f_add(a[n], f_mul(w, v));
+                b[n] = f_add(b[n], f_mul(w, u));
+            }
+        }
+        UNROLL
+        for (int n = 0; n < rows; n++) {
+            f_store(out[n] + d, a[n]);
+            if (second) f_store(out[n] + d + 16, b[n]);
+        }
+    }
 }
 
 /* Tokens first .. last - 1 of one kv head, all queries against a tile of 16 positions at a time. */
@@ -260,8 +324,15 @@ INLINE void attend_many(const attention_job *job, int64_t kv_head, int64_t first
     const int64_t dim = job->query.dim, group = job->query.heads / job->kv_heads, vdim = job->value_dim;
     const int64_t past = job->positions - job->query.tokens, end = past + last, width = (end + 15) / 16 * 16;
     const int64_t queries = (last - first) * group;
-    float *tile = scratch, *scores = scratch + 16 * dim;
-    const F scale = f_set(job->scale);
+    float *tile = scratch, *scores = scratch + 16 * (dim > vdim ? dim : vdim);
+    const float *query[CHUNK_TOKENS * MAX_GROUP];
+    float *out[CHUNK_TOKENS * MAX_GROUP], totals[CHUNK_TOKENS * MAX_GROUP];
+    for (int64_t n = 0; n < queries; n++) {
+        int64_t t = first + n / group, h = kv_head * group + n % group;
+        query[n] = job->query.data + t * job->query.token_stride + h * job->query.head_stride;
+        out[n] = job->out + (t * job->query.heads + h) * vdim;
+    }
+#define SEEN(N) (past + first + (N) / group + 1) /* positions that query N may look at */
     for (int64_t p = 0; p < end; p += 16) {
         int64_t count = end - p < 16 ? end - p : 16;
         if (count < 16) memset(tile, 0, sizeof(float) * 16 * (size_t)dim);
@@ -273,32 +344,45 @@ INLINE void attend_many(const attention_job *job, int64_t kv_head, int64_t first
                 for (int l = 0; l < 16; l++) tile[16 * (i + l) + j] = row[l];
             }
         }
-        for (int64_t n = 0; n < queries; n++) {
-            int64_t t = first + n / group, h = kv_head * group + n % group;
-            if (p > past + t) continue;
-            const float *q = job->query.data + t * job->query.token_stride + h * job->query.head_stride;
-            f_store(scores + n * width + p, sixteen_scores(q, tile, dim, scale));
+        int64_t n = p < past + first ? 0 : (p - past - first) * group; /* the first query that sees position p */
+        float *at[QUERIES];
+        for (; n + QUERIES <= queries; n += QUERIES) {
+            for (int k = 0; k < QUERIES; k++) at[k] = scores + (n + k) * width + p;
+            sixteen_scores(QUERIES, query + n, tile, dim, job->scale, at);
+        }
+        for (; n < queries; n++) {
+            at[0] = scores + n * width + p;
+            sixteen_scores(1, query + n, tile, dim, job->scale, at);
         }
     }
-    float totals[CHUNK_TOKENS * 64];
     for (int64_t n = 0; n < queries; n++) {
-        int64_t t = first + n / group, h = kv_head * group + n % group;
-        totals[n] = softmax_weights(scores + n * width, past + t + 1);
-        memset(job->out + (t * job->query.heads + h) * vdim, 0, sizeof(float) * (size_t)vdim);
+        totals[n] = softmax_weights(scores + n * width, SEEN(n));
+        memset(out[n], 0, sizeof(float) * (size_t)vdim);
     }
     for (int64_t p = 0; p < end; p += 16) {
-        for (int64_t n = 0; n < queries; n++) {
-            int64_t t = first + n / group, h = kv_head * group + n % group, count = past + t + 1 - p;
-            if (count <= 0) continue;
-            mix_values(scores + n * width + p, job->values + (p * job->kv_heads + kv_head) * vdim,
-                       job->kv_heads * vdim, count < 16 ? count : 16, vdim,
-                       job->out + (t * job->query.heads + h) * vdim);
+        int64_t count = end - p < 16 ? end - p : 16;
+        for (int64_t j = 0; j < count; j++) {
+            const uint16_t *value = job->values + ((p + j) * job->kv_heads + kv_head) * vdim;
+            for (int64_t i = 0; i < vdim; i += 16) f_store(tile + j * vdim + i, f_half(value + i));
+        }
+        int64_t n = p < past + first ? 0 : (p - past - first) * group;
+        const float *weights[QUERIES];
+        while (n < queries) {
+            int64_t seen = SEEN(n) - p;
+            if (seen >= 16 && n + QUERIES <= queries) {
+                for (int k = 0; k < QUERIES; k++) weights[k] = scores + (n + k) * width + p;
+                mix_tile(QUERIES, weights, tile, 16, vdim, out + n);
+                n += QUERIES;
+            } else {
+                weights[0] = scores + n * width + p;
+                mix_tile(1, weights, tile, seen < 16 ? seen : 16, vdim, out + n);
+                n++;
+            }
         }
     }
-    for (int64_t n = 0; n < queries; n++) {
-        float *out = job->out + ((first + n / group) * job->query.heads + kv_head * group + n % group) * vdim;
-        for (int64_t i = 0; i < vdim; i++) out[i] = out[i] / totals[n];
-    }
+#undef SEEN
+    for (int64_t n = 0; n < queries; n++)
+        for (int64_t i = 0; i < vdim; i++) out[n][i] = out[n][i] / totals[n];
 }
 
 static void attention(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {

@@ -64,60 +64,64 @@ INLINE F block_term(const packed_type type, A dots, F scale, const uint16_t *min
     return term;
 }
 
-/* `count` tokens of one unpacked block; y [count][16] is added to. */
-INLINE void tile_block(const packed_type type, int wide, int count, const uint8_t *unpacked, F scale,
+/* `count` tokens of one unpacked block, from `token` on, all in one tile; y [count][16] is added to. */
+INLINE void tile_block(const packed_type type, int parts, int count, const uint8_t *unpacked, F scale,
                        const uint16_t *minimum, const activations *x, int64_t token, int64_t block, float *y) {
-    A high[16], low[16];
-    const int8_t *q = x->high + token * x->inputs + block * type.group;
-    const int8_t *p = wide ? x->low + token * x->inputs + block * type.group : q;
+    A high[TILE_TOKENS], low[TILE_TOKENS];
+    const int8_t *q = x->units + (token / TILE_TOKENS * x->inputs * TILE_TOKENS + token % TILE_TOKENS * 4 +
+                                  block * type.group * TILE_TOKENS) * parts;
+    UNROLL
     for (int t = 0; t < count; t++) high[t] = low[t] = a_zero();
-    for (int s = 0; s < type.group / 4; s++) {
+    for (int s = 0; s < type.group / 4; s++, q += 4 * TILE_TOKENS * parts) {
         V w = v_load(unpacked + 64 * s);
+        UNROLL
         for (int t = 0; t < count; t++) {
-            high[t] = a_dot(high[t], w, q + t * x->inputs + 4 * s, type.largest);
-            if (wide) low[t] = a_dot(low[t], w, p + t * x->inputs + 4 * s, type.largest);
+            high[t] = a_dot(high[t], w, q + 4 * parts * t, type.largest);
+            if (parts == 2) low[t] = a_dot(low[t], w, q + 4 * parts * t + 4, type.largest);
         }
     }
+    UNROLL
     for (int t = 0; t < count; t++) {
         int64_t at = (token + t) * x->blocks + block;
-        A dots = wide ? a_add(a_scale(high[t], 8), low[t]) : high[t];
+        A dots = parts == 2 ? a_add(a_scale(high[t], 8), low[t]) : high[t];
         F term = block_term(type, dots, scale, minimum, x->scales[at], x->sums[at]);
         f_store(y + 16 * t, f_add(f_load(y + 16 * t), term));
     }
 }
 
-INLINE void panel_many(const packed_type type, int wide, const panel_view *v, const activations *x, int64_t token,
+/* `token` is the first of a tile. */
+INLINE void panel_many(const packed_type type, int parts, const panel_view *v, const activations *x, int64_t token,
                        int64_t tokens, float *y) {
     uint8_t unpacked[MAX_STEPS * 64];
-    const int tile = wide ? TILE_TOKENS_16 : TILE_TOKENS_8;
+    const int step = parts == 2 ? STEP_TOKENS_16 : STEP_TOKENS_8;
     for (int64_t b = 0; b < x->blocks; b++) {
         const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
         F scale = f_half(piece(v, type.pieces * b));
+        prefetch(v->codes + (b + 1) * type.registers * 64);
         unpack_block(type, v->codes + b * type.registers * 64, extra, unpacked);
         if (!type.bits) extra = NULL;
         int64_t t = 0;
-        for (; t + tile <= tokens; t += tile)
-            tile_block(type, wide, tile, unpacked, scale, extra, x, token + t, b, y + 16 * t);
-        for (; t + 2 <= tokens; t += 2)
-            tile_block(type, wide, 2, unpacked, scale, extra, x, token + t, b, y + 16 * t);
-        for (; t < tokens; t++) tile_block(type, wide, 1, unpacked, scale, extra, x, token + t, b, y + 16 * t);
+        for (; t + step <= tokens; t += step)
+            tile_block(type, parts, step, unpacked, scale, extra, x, token + t, b, y + 16 * t);
+        for (; step > 2 && t + 2 <= tokens; t += 2)
+            tile_block(type, parts, 2, unpacked, scale, extra, x, token + t, b, y + 16 * t);
+        for (; t < tokens; t++) tile_block(type, parts, 1, unpacked, scale, extra, x, token + t, b, y + 16 * t);
     }
 }
 
 /* One token: codes go from memory to the dot product without a detour. */
-INLINE void panel_one(const packed_type type, int wide, const panel_view *v, const activations *x, int64_t token,
-                      float *y) {
-    const int8_t *q = x->high + token * x->inputs, *p = wide ? x->low + token * x->inputs : q;
+INLINE void panel_one(const packed_type type, int parts, const panel_view *v, const activations *x, float *y) {
+    const int8_t *q = x->units;
     F sum = f_set(0.0f);
-    for (int64_t b = 0; b < x->blocks; b++) {
+    for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts) {
         const uint8_t *codes = v->codes + b * type.registers * 64;
         const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
         A high[2] = {a_zero(), a_zero()}, low[2] = {a_zero(), a_zero()};
-#define DOT(K, CODES, INPUT)                                                            \
-    do {                                                                                \
-        V w_ = (CODES);                                                                 \
-        high[(K) & 1] = a_dot(high[(K) & 1], w_, q + (INPUT), type.largest);            \
-        if (wide) low[(K) & 1] = a_dot(low[(K) & 1], w_, p + (INPUT), type.largest);    \
+#define DOT(K, CODES, INPUT)                                                                              \
+    do {                                                                                                  \
+        V w_ = (CODES);                                                                                   \
+        high[(K) & 1] = a_dot(high[(K) & 1], w_, q + (INPUT) * parts, type.largest);                      \
+        if (parts == 2) low[(K) & 1] = a_dot(low[(K) & 1], w_, q + (INPUT) * parts + 4, type.largest);    \
     } while (0)
         if (type.bits) {
             int s = 0;
@@ -145,17 +149,14 @@ INLINE void panel_one(const packed_type type, int wide, const panel_view *v, con
         }
 #undef DOT
         A dots = a_add(high[0], high[1]);
-        if (wide) dots = a_add(a_scale(dots, 8), a_add(low[0], low[1]));
-        int64_t at = token * x->blocks + b;
+        if (parts == 2) dots = a_add(a_scale(dots, 8), a_add(low[0], low[1]));
         F scale = f_half(piece(v, type.pieces * b));
-        sum = f_add(sum, block_term(type, dots, scale, extra, x->scales[at], x->sums[at]));
-        q += type.group;
-        p += type.group;
+        sum = f_add(sum, block_term(type, dots, scale, extra, x->scales[b], x->sums[b]));
     }
     f_store(y, sum);
 }
 
-INLINE void packed_of(const packed_type type, int wide, const packed_matrix *m, const activations *x, float *out,
+INLINE void packed_of(const packed_type type, int parts, const packed_matrix *m, const activations *x, float *out,
                       int64_t first, int64_t last) {
     int64_t nbytes = 16 * (m->inputs / type.group) * type.file_bytes;
     float y[CHUNK_TOKENS * 16];
@@ -165,11 +166,11 @@ INLINE void packed_of(const packed_type type, int wide, const packed_matrix *m, 
             const uint8_t *at = panel < m->rows / 16 ? m->panels + panel * nbytes : m->tail;
             panel_view v = view_panel(&type, at, x->blocks);
             int64_t rows = m->rows - 16 * panel < 16 ? m->rows - 16 * panel : 16;
-            if (tokens == 1) {
-                panel_one(type, wide, &v, x, token, y);
+            if (x->tile == 1) {
+                panel_one(type, parts, &v, x, y);
             } else {
                 memset(y, 0, sizeof(float) * 16 * (size_t)tokens);
-                panel_many(type, wide, &v, x, token, tokens, y);
+                panel_many(type, parts, &v, x, token, tokens, y);
             }
             for (int64_t t = 0; t < tokens; t++)
                 memcpy(out + (token + t) * m->rows + 16 * panel, y + 16 * t, sizeof(float) * (size_t)rows);
@@ -181,15 +182,15 @@ INLINE void packed_of(const packed_type type, int wide, const packed_matrix *m, 
 #define PACKED_FUNCTIONS(NAME, ...)                                                                       \
     static void packed_##NAME##_8(const packed_matrix *m, const activations *x, float *out, int64_t f, int64_t l) { \
         const packed_type type = __VA_ARGS__;                                                             \
-        packed_of(type, 0, m, x, out, f, l);                                                              \
+        packed_of(type, 1, m, x, out, f, l);                                                              \
     }                                                                                                     \
     static void packed_##NAME##_16(const packed_matrix *m, const activations *x, float *out, int64_t f, int64_t l) { \
         const packed_type type = __VA_ARGS__;                                                             \
-        packed_of(type, 1, m, x, out, f, l);                                                              \
+        packed_of(type, 2, m, x, out, f, l);                                                              \
     }
 #define PACKED_CASE(NAME)                                          \
     case NAME:                                                     \
-        (x->low ? packed_##NAME##_16 : packed_##NAME##_8)(m, x, out, first, last); \
+        (x->parts == 2 ? packed_##NAME##_16 : packed_##NAME##_8)(m, x, out, first, last); \
         break
 
 PACKED_FUNCTIONS(Q1_0, TYPE_Q1_0)

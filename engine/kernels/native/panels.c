@@ -82,5 +82,6 @@ void select_row(const packed_matrix *m, int64_t row, float *out) {
 
 int64_t attention_scratch(const attention_job *job, int64_t tokens) {
     int64_t group = job->query.heads / job->kv_heads, width = (job->positions + 15) / 16 * 16;
-    return tokens < 4 ? width : 16 * job->query.dim + tokens * group * width;
+    int64_t dim = job->query.dim > job->value_dim ? job->query.dim : job->value_dim;
+    return tokens < 4 ? width : 16 * dim + tokens * group * width;
 }

@@ -3,7 +3,7 @@ typedef struct { __m256i a, b; } V; /* rows 0..7, rows 8..15 */
 typedef struct { __m256i a, b; } A;
 typedef struct { __m256 a, b; } F;
 
-enum { TILE_TOKENS_8 = 4, TILE_TOKENS_16 = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2 };
 
 INLINE V v_load(const uint8_t *p) {
     V r = {_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
@@ -45,7 +45,12 @@ INLINE A a_zero(void) {
 INLINE __m256i dot(__m256i sum, __m256i w, __m256i x, int largest) {
 #if AVX_VNNI
     (void)largest;
+#if defined(__GNUC__) /* see vector_avx512.h */
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));
+    return sum;
+#else
     return _mm256_dpbusd_avx_epi32(sum, w, x);
+#endif
 #else
     const __m256i one = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
     if (largest <= 127) return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), one));

@@ -6,7 +6,7 @@ typedef struct { uint8x16_t v[4]; } V; /* rows 0..3, 4..7, 8..11, 12..15 */
 typedef struct { int32x4_t v[4]; } A;
 typedef struct { float32x4_t v[4]; } F;
 
-enum { TILE_TOKENS_8 = 4, TILE_TOKENS_16 = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2 };
 
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 

@@ -8,7 +8,7 @@ typedef struct { uint8_t v[64]; } V;
 typedef struct { int32_t v[16]; } A;
 typedef struct { float v[16]; } F;
 
-enum { TILE_TOKENS_8 = 4, TILE_TOKENS_16 = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2 };
 
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 

@@ -1,0 +1,123 @@
+"""Tokens a second when one token follows another, and what share of the memory's speed that is."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from statistics import median
+from typing import Any
+
+from benchmarks.bandwidth import ReadSpeed
+from benchmarks.machine import huge_page_bytes
+from benchmarks.peer import add_peer_options, peer_beside
+from benchmarks.results import add_result_options, finish, new_result
+from benchmarks.rounds import Rounds, bandwidth_line, measure, peer_lines, speed_line
+from benchmarks.subject import (
+    EngineOptions,
+    Subject,
+    add_engine_options,
+    add_subject_options,
+    count,
+    engine_options,
+    open_subject,
+    token_ids,
+)
+from benchmarks.targets import decode_targets
+from engine.decoder import Decoder, Step
+from engine.state import State
+
+DESCRIPTION = """\
+Decode: evaluate one token after another, as when an answer is generated.
+
+Every round measures how fast the memory can be read, then --steps tokens of our engine, then as many of the
+peer's. Printed are medians over the rounds: tokens a second, the bytes of weights that this reads, and the
+share of the read bandwidth of the same run; beside a peer also the ratio to it.
+
+  python -m benchmarks decode --model 1.7b --type Q2_0 --peer-python /path/to/environment/bin/python
+  python -m benchmarks decode --model 27b --type PQ2_0 --steps 16 --bits 8 --save results.jsonl
+  python -m benchmarks decode --context-fill 4096 --kernel avx2
+"""
+PROMPT_TOKENS = 4
+FILL_BLOCK = 256
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_subject_options(parser)
+    add_engine_options(parser)
+    parser.add_argument("--steps", type=count, default=32, help="tokens to decode in a round (32)")
+    parser.add_argument(
+        "--context-fill",
+        type=count,
+        default=PROMPT_TOKENS,
+        metavar="N",
+        help=f"tokens that the sequence has before ({PROMPT_TOKENS})",
+    )
+    parser.add_argument("--rounds", type=count, default=3, help="rounds to take medians of (3)")
+    add_peer_options(parser)
+    add_result_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure and print."""
+    subject, engine = open_subject(options), engine_options(options)
+    past: int = options.context_fill
+    steps: int = options.steps
+    decoder = engine.load(subject, past + steps).decoder
+    on_huge_pages = huge_page_bytes()
+    state = decoder.new_state()
+    ids = token_ids(subject, past + steps)
+    fill(decoder, state, ids[:past])
+    start = state.checkpoint(past)
+
+    def ours() -> float:
+        state.restore(start)
+        started = time.perf_counter()
+        for token in ids[past:]:
+            decoder.evaluate([Step(state, [token])])
+        return steps / (time.perf_counter() - started)
+
+    with peer_beside(options.peer_python, subject, engine.threads, past + steps + 8) as peer:
+        theirs = partial(peer.decode, ids[:past], steps) if peer is not None else None
+        children = [peer.process] if peer is not None else []
+        rounds = measure(options.rounds, ReadSpeed(engine.threads), ours, theirs, children)
+        beside = rounds.compared(peer)
+    if beside is not None:
+        beside["share"] = beside["tokens_per_second"] * subject.weight_bytes / rounds.bandwidth
+    _report(options, subject, engine, rounds, beside, on_huge_pages)
+
+
+def fill(decoder: Decoder, state: State, ids: list[int]) -> None:
+    """Put tokens into a state in large blocks."""
+    for first in range(0, len(ids), FILL_BLOCK):
+        decoder.evaluate([Step(state, ids[first : first + FILL_BLOCK], "none")])
+
+
+def _report(
+    options: argparse.Namespace,
+    subject: Subject,
+    engine: EngineOptions,
+    rounds: Rounds,
+    beside: dict[str, Any] | None,
+    on_huge_pages: int | None,
+) -> None:
+    rate = median(rounds.ours)
+    used = rate * subject.weight_bytes
+    share = used / rounds.bandwidth
+    more = f", {1000 / rate:.4g} ms each, {used / 1e9:.3g} GB/s of weights, {share:.1%} of the bandwidth"
+    lines = [bandwidth_line(rounds, engine.threads), speed_line("ours", rounds.ours, more)]
+    if on_huge_pages is not None:
+        lines.append(("pages", f"{on_huge_pages / 1e6:.0f} MB of the process lie on huge pages"))
+    lines += peer_lines(beside, f", {beside['share']:.1%} of the bandwidth" if beside is not None else "")
+    settings = {"steps": options.steps, "context_fill": options.context_fill, "rounds": options.rounds}
+    values = {
+        "tokens_per_second": rate,
+        "bytes_per_second": used,
+        "share": share,
+        "huge_page_bytes": on_huge_pages,
+        "rounds": rounds.ours,
+    }
+    result = new_result("decode", subject, engine, settings, values, rounds.conditions(), beside)
+    ratio = beside["ratio"] if beside is not None else None
+    finish(result, lines, decode_targets(subject.model, subject.type, share, ratio), options.save)
