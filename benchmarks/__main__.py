@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from benchmarks import decode, first_token, load, memory, prefill, profile, report, write
 from benchmarks.errors import BenchmarkError
@@ -25,8 +26,8 @@ the processors others used. Models have the shapes of real ones and random weigh
 """
 
 
-def main() -> int:
-    """Run one command; return the exit code."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (of this process's command line, if None); return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=DESCRIPTION,
@@ -43,7 +44,7 @@ def main() -> int:
             allow_abbrev=False,
         )
         module.add_arguments(command)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         COMMANDS[options.command][0].run(options)
     except (BenchmarkError, EngineError, OSError) as error:

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 from benchmarks.bandwidth import ReadSpeed
-from benchmarks.machine import huge_page_bytes
 from benchmarks.peer import add_peer_options, peer_beside
 from benchmarks.results import add_result_options, finish, new_result
 from benchmarks.rounds import Rounds, bandwidth_line, measure, peer_lines, speed_line
@@ -25,6 +24,7 @@ from benchmarks.subject import (
 )
 from benchmarks.targets import decode_targets
 from engine.decoder import Decoder, Step
+from engine.huge_pages import huge_page_bytes
 from engine.state import State
 
 DESCRIPTION = """\

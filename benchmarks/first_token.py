@@ -79,7 +79,7 @@ def _conversation(served: Served, words: int, number: int, max_tokens: int) -> t
 def _summary(answers: list[Answer]) -> dict[str, Any]:
     gaps = sorted(gap for answer in answers for gap in answer.gaps)
     return {
-        "first_token_seconds": median(answer.times[0] for answer in answers if answer.times),
+        "first_token_seconds": median(answer.first_seconds for answer in answers),
         "prompt_tokens": median(answer.prompt_tokens for answer in answers),
         "cached_tokens": median(answer.cached_tokens for answer in answers),
         "gap_seconds_p50": gaps[len(gaps) // 2] if gaps else None,

@@ -19,7 +19,6 @@ from engine.memory_budget import machine_bytes
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CPU_FACTS = Path("/proc/cpuinfo")
-PROCESS_MEMORY = Path("/proc/self/smaps_rollup")
 FEATURES = ("avx2", "avx_vnni", "avx512bw", "avx512_vnni", "amx_int8", "asimddp", "i8mm")
 
 
@@ -39,12 +38,6 @@ def machine_facts() -> dict[str, Any]:
         "numpy": np.__version__,
         "kernels": list(KERNEL_NAMES),
     }
-
-
-def huge_page_bytes() -> int | None:
-    """Bytes of this process's private memory that lie on huge pages."""
-    found = re.search(r"^AnonHugePages:\s+(\d+) kB", _read(PROCESS_MEMORY), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
 
 
 def peak_memory_bytes() -> int | None:

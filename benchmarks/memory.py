@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.decode import fill
-from benchmarks.machine import huge_page_bytes, peak_memory_bytes
+from benchmarks.machine import peak_memory_bytes
 from benchmarks.results import add_result_options, finish, new_result
 from benchmarks.subject import (
     add_engine_options,
@@ -17,6 +17,7 @@ from benchmarks.subject import (
 )
 from benchmarks.targets import MEMORY_BYTES, Target
 from engine.decoder import Step
+from engine.huge_pages import huge_page_bytes
 
 DESCRIPTION = """\
 Memory: load a model, fill a context of --context tokens in large blocks, decode a few more, and say what the

@@ -17,7 +17,7 @@ BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
 
 
 class OtherLoad:
-    """Started when made; `children` are processes whose time counts as ours."""
+    """Started when made. Children count as ours once they have ended, `children` while they run."""
 
     def __init__(self, children: Sequence[int] = ()) -> None:
         self._children = children
@@ -34,7 +34,9 @@ class OtherLoad:
 
     def _seconds(self) -> tuple[float | None, float]:
         """Processor seconds of the whole system, and of this process and its children."""
-        own = time.process_time() + sum(map(_process_seconds, self._children))
+        ended = os.times()
+        own = time.process_time() + ended.children_user + ended.children_system
+        own += sum(map(_process_seconds, self._children))
         try:
             fields = SYSTEM.read_text("ascii").split("\n", 1)[0].split()[1:]
         except OSError:

@@ -15,6 +15,8 @@ from benchmarks.machine import machine_facts
 from benchmarks.subject import EngineOptions, Subject
 from benchmarks.targets import Target
 
+QUIET_PROCESSORS = 0.1  # what others may use before a result is said to mean little
+
 
 @dataclass(frozen=True)
 class Result:
@@ -58,7 +60,7 @@ def finish(
     rows = [
         (result.benchmark, _subject_line(result)),
         ("machine", machine_line(result.machine)),
-        ("quiet", _quiet_line(result)),
+        *_quiet_lines(result),
         ("engine", engine_line(result.engine)),
         *lines,
         *(("target", str(target)) for target in targets),
@@ -110,9 +112,12 @@ def _subject_line(result: Result) -> str:
     )
 
 
-def _quiet_line(result: Result) -> str:
-    others = result.conditions.get("other_processors")
+def _quiet_lines(result: Result) -> list[tuple[str, str]]:
+    if "other_processors" not in result.conditions:  # what was measured does not depend on it
+        return []
+    others = result.conditions["other_processors"]
     if others is None:
-        return "what other processes used is not known on this system"
-    verdict = "" if others < 0.1 else ": NOT QUIET, the figures mean little"
-    return f"other processes kept {others:.2f} of {result.machine['processors']} processors busy{verdict}"
+        return [("quiet", "what other processes used is not known on this system")]
+    verdict = "" if others < QUIET_PROCESSORS else ": NOT QUIET, the figures mean little"
+    processors = result.machine["processors"]
+    return [("quiet", f"other processes kept {others:.2f} of {processors} processors busy{verdict}")]

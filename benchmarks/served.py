@@ -35,9 +35,15 @@ class Answer:
 
     text: str
     times: tuple[float, ...]
+    seconds: float  # until its end
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+
+    @property
+    def first_seconds(self) -> float:
+        """Seconds until the first piece; an answer without text came at its end."""
+        return self.times[0] if self.times else self.seconds
 
     @property
     def gaps(self) -> list[float]:
@@ -77,9 +83,11 @@ class Served:
                     if text := delta.get("content") or delta.get("reasoning_content"):
                         pieces.append(text)
                         times.append(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
         return Answer(
             "".join(pieces),
             tuple(times),
+            seconds,
             usage["prompt_tokens"],
             usage["prompt_tokens_details"]["cached_tokens"],
             usage["completion_tokens"],

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.profile import PYTHON, seconds_of
-from benchmarks.results import Result, engine_line, machine_line
+from benchmarks.results import QUIET_PROCESSORS, Result, engine_line, machine_line
 
 Cells = tuple[str, ...]
 
-OTHERS_TO_MENTION = 0.1  # processors
 UNKNOWN = "–"
 
 
@@ -35,7 +34,7 @@ def _conditions(results: Iterable[Result]) -> str:
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     text = f"Measured {when}."
     loads = [result.conditions.get("other_processors") or 0.0 for result in results]
-    if max(loads) > OTHERS_TO_MENTION:
+    if max(loads) > QUIET_PROCESSORS:
         text += f" Other processes kept up to {max(loads):.1f} processors busy meanwhile."
     return text
 

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any
 
-from engine.kernels import KERNEL_NAMES, kernel_name
+from engine.kernels import BUILT_LEVELS, KERNEL_NAMES, kernel_name
 from engine.model import CONTRACT, GRAPHS
 
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ def capabilities() -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "kind": "prism-inference-capabilities",
         "runtime": {"name": PACKAGE, "version": package_version(), "target": _target()},
-        "cpu": {"scalar": True, "neon_build_eligible": False},
+        "cpu": {"scalar": True, "neon_build_eligible": "neon" in BUILT_LEVELS},
         "backends": {
             "cpu": {"available": True},
             "vulkan": {"available": False},

@@ -138,9 +138,22 @@ def rank(logits: Floats, count: int) -> NDArray[np.intp]:
     """Ids of the `count` highest logits (0: all), highest first, equal ones by id."""
     greedy(logits)  # raises when there is nothing to rank
     if 0 < count < logits.size:
-        threshold = np.partition(logits, logits.size - count)[logits.size - count]
-        ids = np.flatnonzero(logits >= threshold)
+        ids = np.flatnonzero(logits >= _below_top(logits, count))
     else:
         ids = np.arange(logits.size)
     order: NDArray[np.intp] = ids[np.argsort(-logits[ids], kind="stable")]
     return order[:count] if count else order
+
+
+def _below_top(logits: Floats, count: int) -> np.float32:
+    """A value that at least `count` logits reach, close to the lowest of them.
+
+    The `count`-th largest maximum of small blocks will do, and costs one pass where a partition of a large
+    vocabulary costs as much as the rest of a step.
+    """
+    block = 256
+    whole = logits.size // block * block
+    tops = logits[:whole].reshape(-1, block).max(axis=1)
+    if len(tops) <= count:
+        tops = logits
+    return np.float32(np.partition(tops, len(tops) - count)[len(tops) - count])

@@ -33,6 +33,7 @@ class ModelFacts:
     template: str | None
     kernel: str
     threads: int
+    huge_page_bytes: int | None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from engine.chat.encoding import encode_chat
 from engine.chat.messages import ChatOptions, Message
 from engine.chat.rendering import END_THINK, THINK
 from engine.errors import UnsupportedTemplateError
+from engine.huge_pages import huge_page_bytes
 from engine.model import Model, load_model
 from engine.runtime import Cancellation, Completion, GenerationOptions, Runtime
 from engine.sampling import Sampler
@@ -78,6 +79,7 @@ class ModelBackend:
             template=self._model.chat.name if self._model.chat is not None else None,
             kernel=self._model.kernels.name,
             threads=self._model.kernels.threads,
+            huge_page_bytes=huge_page_bytes(),
         )
 
     @property

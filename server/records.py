@@ -33,6 +33,8 @@ def ready_record(host: str, port: int, model_id: str, facts: ModelFacts) -> dict
         "architecture": facts.architecture,
         "contract": facts.contract,
         "context": facts.context,
+        "kernel": facts.kernel,
+        "huge_page_bytes": facts.huge_page_bytes,
     }
 
 

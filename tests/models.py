@@ -24,7 +24,7 @@ from engine.decoder import Decoder
 from engine.errors import MetadataError
 from engine.gguf import Metadata, parse_header
 from engine.hadamard import read_contract
-from engine.kernels import choose_kernels
+from engine.kernels import KERNEL_NAMES, choose_kernels
 from engine.layout import prove_layout
 from engine.model import GRAPHS
 from engine.sampling import GreedySampler
@@ -40,8 +40,8 @@ MODELS = DATA / "models"
 # Type ids that the fixture writer has no names for.
 Q5_0, Q5_1, Q6_K, TQ2_0 = 6, 7, 14, 35
 
-# The backends whose bytes are compared with the first one's.
-BACKENDS = ("numpy",)
+# The backends whose bytes are compared with the first one's: NumPy and every native level that runs here.
+BACKENDS = KERNEL_NAMES
 
 EXPAND_ALL = 1 << 30
 

@@ -26,7 +26,7 @@ ALLOWED = {
     },
     "deploy": {"deploy", "server.main"},  # the demo runs the server in a process that dies with it
 }
-OURS = {*ALLOWED, "tests"}
+OURS = {*ALLOWED, "benchmarks", "tests"}
 LIGHT = ("engine.artifact", "engine.catalogue", "engine.errors", "engine.manifest")
 ROOMS = [room for room in ALLOWED if (ROOT / room).is_dir()]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.driver.options import Options
 from engine.driver.progress import ProgressBar
+from engine.huge_pages import huge_page_bytes
 from engine.memory_budget import default_memory_bytes
 from engine.model import Model, load_model
 
@@ -36,4 +37,5 @@ def describe_model(model: Model) -> dict[str, Any]:
         "kernels": model.kernels.name,
         "threads": model.kernels.threads,
         "activation_bits": model.kernels.activation_bits,
+        "huge_page_bytes": huge_page_bytes(),
     }

@@ -15,8 +15,9 @@ try:
     from engine.kernels import native_kernels as _native_kernels
 except ImportError:  # built without a compiler
     NATIVE_LEVELS: tuple[str, ...] = ()
+    BUILT_LEVELS: tuple[str, ...] = ()
 else:
-    NATIVE_LEVELS = _native_kernels.LEVELS
+    NATIVE_LEVELS, BUILT_LEVELS = _native_kernels.LEVELS, _native_kernels.BUILT_LEVELS
 
 Kernels = NumpyKernels
 

@@ -100,6 +100,11 @@ def level_names():
     return tuple(levels[i].name.decode() for i in range(level_count) if level_usable(levels[i]))
 
 
+def built_names():
+    """Names of all levels in this build, usable here or not."""
+    return tuple(levels[i].name.decode() for i in range(level_count))
+
+
 cdef int require(cnp.ndarray array, int type_number, str name) except -1:
     if cnp.PyArray_TYPE(array) != type_number or not cnp.PyArray_IS_C_CONTIGUOUS(array):
         raise TypeError(f"{name}: a C-contiguous array of another type was expected")

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.kernels import _native, canon
+import engine.kernels._native as _native
+from engine.kernels import canon
 from engine.kernels.canon import Floats
 from engine.kernels.matrices import Matrix
 from engine.kernels.numpy_kernels import Halves, Indices, NumpyKernels
@@ -21,8 +22,10 @@ from engine.quantisation import BLOCK_FORMATS, Bytes, dequantise
 from engine.tensor_types import BF16, F16, F32, TensorType
 
 LEVELS: tuple[str, ...] = _native.level_names()
+BUILT_LEVELS: tuple[str, ...] = _native.built_names()
 
-_PACKED = {name: index for index, name in enumerate("Q1_0 Q2_0 PQ2_0 PTQ1_0 Q4_0 Q4_1 Q8_0".split())}
+_PACKED_NAMES = ("Q1_0", "Q2_0", "PQ2_0", "PTQ1_0", "Q4_0", "Q4_1", "Q8_0")  # in the order of the C code
+_PACKED = {name: index for index, name in enumerate(_PACKED_NAMES)}
 _DENSE = {F32.name: 0, F16.name: 1, BF16.name: 2}
 
 

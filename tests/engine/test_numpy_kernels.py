@@ -106,13 +106,14 @@ def test_packed_products_do_not_depend_on_tiles(
 def test_integer_dots_are_exact_at_the_extremes(backend: Backend, kind: int, bits: int) -> None:
     """The largest codes against the largest activations of one sign, where sums are greatest."""
     group, size = GEOMETRY[kind]
-    ones = np.full((2, size), 0xFF, np.uint8)  # all code bits set
-    ones[1] = 0x80 if kind == Q8_0 else 0  # the other extreme
+    ones = np.full((2, size), 0x7F if kind == Q8_0 else 0xFF, np.uint8)  # the largest codes
+    ones[1] = 0x80 if kind == Q8_0 else 0  # the smallest
     for offset in (0, 2) if kind in (types.Q4_1.id, Q5_1) else (26,) if kind == types.PTQ1_0.id else (0,):
         ones[:, offset : offset + 2] = np.array([1.0], "<f2").view(np.uint8)
-    x = np.full((2, group), 1, np.float32)
-    x[1, ::2] = -1
-    x[1, 0] = 0.99  # an odd sum, so that a lost lowest bit shows
+    # Integers just below the limit and of all parities, so that a lost lowest bit shows.
+    x = 1 - (np.arange(2 * group).reshape(2, group) % 7 / 32512).astype(np.float32)
+    x[:, 0] = 1
+    x[1, ::2] *= -1
     expected = packed_products(kind, ones, x, bits)
     assert multiply(backend(1, bits), kind, ones, x).tobytes() == expected.tobytes()
 

@@ -90,6 +90,13 @@ def test_draws_with_weights_worked_by_hand() -> None:
     assert drawn(warm, logits) == [1, 1, 2, 1, 0]
 
 
+def test_a_draw_on_a_boundary_takes_the_next_id() -> None:
+    """This seed's first output is 2^63: u = 0.5 falls between two equal ids, and intervals are half-open."""
+    seed = 0x2FEDF1EFCE1D5545
+    assert SplitMix64(seed).next() == 1 << 63
+    assert drawn(ReferenceSampler(seed, top_p=1.0), row(4, 4), 1) == [1]
+
+
 def test_the_nucleus_is_the_shortest_prefix_that_reaches_its_mass() -> None:
     """Of 1, 1/2, 1/4, 1/4 (mass 2) half is reached by one, just over half by two."""
     logits = row(math.log(0.25), math.log(0.25), 0, math.log(0.5))

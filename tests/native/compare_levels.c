@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_REPORTS = 20, MOST_BLOCKS = 256, MOST_SLOTS = 8 };
+enum { MOST_REPORTS = 20, MOST_BLOCKS = 1024, MOST_SLOTS = 8 };
 
 const level *usable[16];
 int usable_count;

@@ -115,7 +115,9 @@ static activations new_activations(const level *l, const float *x, int64_t token
     a.units = memory((tokens + a.tile - 1) / a.tile * a.tile * a.inputs * a.parts, 0);
     a.scales = floats(tokens * m->blocks);
     a.sums = memory(4 * tokens * m->blocks, 0);
-    l->quantise(x, m->type->group, m->type->order, &a);
+    int64_t split = tokens / 3;
+    l->quantise(x, m->type->group, m->type->order, &a, 0, split);
+    l->quantise(x, m->type->group, m->type->order, &a, split, tokens);
     return a;
 }
 

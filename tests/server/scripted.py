@@ -74,6 +74,7 @@ class ScriptedBackend:
             self.template,
             "scripted",
             1,
+            None,
         )
 
     def encode(self, text: str, special_input: SpecialInput, insert_special: InsertSpecial) -> list[int]:

@@ -178,30 +178,30 @@ INLINE void packed_of(const packed_type type, int parts, const packed_matrix *m,
     }
 }
 
+/* Products with panels first .. last - 1. */
+#if !TYPES_SHARE_CODE
 /* One function a type and precision, so that everything above is compiled with constants. */
-#define PACKED_FUNCTIONS(NAME, ...)                                                                       \
-    static void packed_##NAME##_8(const packed_matrix *m, const activations *x, float *out, int64_t f, int64_t l) { \
-        const packed_type type = __VA_ARGS__;                                                             \
-        packed_of(type, 1, m, x, out, f, l);                                                              \
-    }                                                                                                     \
-    static void packed_##NAME##_16(const packed_matrix *m, const activations *x, float *out, int64_t f, int64_t l) { \
-        const packed_type type = __VA_ARGS__;                                                             \
-        packed_of(type, 2, m, x, out, f, l);                                                              \
+#define PACKED_FUNCTION(NAME, PARTS)                                                                             \
+    static void packed_##NAME##_##PARTS(const packed_matrix *m, const activations *x, float *out, int64_t first, \
+                                        int64_t last) {                                                          \
+        const packed_type type = TYPE_##NAME;                                                                    \
+        packed_of(type, PARTS, m, x, out, first, last);                                                          \
     }
-#define PACKED_CASE(NAME)                                          \
-    case NAME:                                                     \
-        (x->parts == 2 ? packed_##NAME##_16 : packed_##NAME##_8)(m, x, out, first, last); \
+#define PACKED_FUNCTIONS(NAME) PACKED_FUNCTION(NAME, 1) PACKED_FUNCTION(NAME, 2)
+#define PACKED_CASE(NAME)                                                       \
+    case NAME:                                                                  \
+        if (x->parts == 2) packed_##NAME##_2(m, x, out, first, last);           \
+        else packed_##NAME##_1(m, x, out, first, last);                         \
         break
 
-PACKED_FUNCTIONS(Q1_0, TYPE_Q1_0)
-PACKED_FUNCTIONS(Q2_0, TYPE_Q2_0)
-PACKED_FUNCTIONS(PQ2_0, TYPE_PQ2_0)
-PACKED_FUNCTIONS(PTQ1_0, TYPE_PTQ1_0)
-PACKED_FUNCTIONS(Q4_0, TYPE_Q4_0)
-PACKED_FUNCTIONS(Q4_1, TYPE_Q4_1)
-PACKED_FUNCTIONS(Q8_0, TYPE_Q8_0)
+PACKED_FUNCTIONS(Q1_0)
+PACKED_FUNCTIONS(Q2_0)
+PACKED_FUNCTIONS(PQ2_0)
+PACKED_FUNCTIONS(PTQ1_0)
+PACKED_FUNCTIONS(Q4_0)
+PACKED_FUNCTIONS(Q4_1)
+PACKED_FUNCTIONS(Q8_0)
 
-/* Products with panels first .. last - 1. */
 static void packed(const packed_matrix *m, const activations *x, float *out, int64_t first, int64_t last) {
     switch (m->id) {
         PACKED_CASE(Q1_0);
@@ -214,3 +214,9 @@ static void packed(const packed_matrix *m, const activations *x, float *out, int
         case PACKED_TYPES: break;
     }
 }
+#else
+static void packed(const packed_matrix *m, const activations *x, float *out, int64_t first, int64_t last) {
+    if (x->parts == 2) packed_of(packed_types[m->id], 2, m, x, out, first, last);
+    else packed_of(packed_types[m->id], 1, m, x, out, first, last);
+}
+#endif

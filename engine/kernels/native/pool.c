@@ -56,7 +56,7 @@ typedef long counter;
 #define relax() ((void)0)
 #endif
 
-enum { SPINS = 20000, SPINS_AT_END = 200000, LINE = 64 };
+enum { SPINS = 20000, SPINS_AT_END = 2000, LINE = 64 };
 
 struct pool {
     counter round; /* odd only while stopping; a change means a new job */
