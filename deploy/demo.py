@@ -71,7 +71,7 @@ def _server(
             if not line:
                 raise _ended(process, log_file)
             ready = json.loads(line)
-            print(f"Ready at {ready['base_url']} with {ready['model']}", flush=True)
+            print(f"Ready at {ready['base_url']}: {ready['model']}, kernel {ready['kernel']}", flush=True)
             yield process, ready
         finally:
             _stop(process)

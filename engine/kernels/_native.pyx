@@ -367,6 +367,8 @@ cdef class Backend:
         work.at, work.operation, work.tokens, work.width = self.at, operation, tokens, width
         if tokens * width >= 16384:
             runs = 4 * self.threads
+        if tokens == 0:
+            return
         work.step = ((tokens + runs - 1) // runs + TILE_TOKENS - 1) // TILE_TOKENS * TILE_TOKENS
         with nogil:
             pool_run(self.threads_pool, token_task, work, (tokens + work.step - 1) // work.step)
@@ -525,7 +527,7 @@ cdef class Backend:
         job.out = <float *>cnp.PyArray_DATA(out)
         if job.query.dim % 16 or job.value_dim % 16 or job.query.heads // job.kv_heads > 64:
             raise ValueError("head dimensions must be multiples of 16")
-        work.step = min(64, job.query.tokens)
+        work.step = max(1, min(64, job.query.tokens))
         work.chunks = (job.query.tokens + work.step - 1) // work.step
         work.scratch_size = attention_scratch(job, work.step)
         with nogil:

@@ -116,8 +116,9 @@ def test_serves_until_interrupted() -> None:
 def test_no_server_outlives_the_demo() -> None:
     """The server stops even if the demo is killed without a chance to stop it."""
     with demo(once=False) as process:
-        output = read_until(process, "From another terminal|another terminal, paste")
-        port = int(re.findall(r"127\.0\.0\.1:(\d+)", output)[0])
+        output = read_until(process, "another terminal, paste")
+        port, run = re.findall(r"(?s)--token-file \S*(run-\w+).*127\.0\.0\.1:(\d+)", output)[0][::-1]
         process.kill()
         process.wait(SECONDS)
-    wait_until_gone(port)
+    wait_until_gone(int(port))
+    shutil.rmtree(DEMO / run)  # which the killed demo could not do

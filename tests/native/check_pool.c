@@ -1,28 +1,20 @@
-/* The thread pool: every task of every job once, whether the workers spin, sleep, are many or none. */
+/* The thread pool: every task of every job once, whether its workers spin, sleep, are many or none, whether
+ * the pool is busy with another thread's job, or in a child process. */
 #include "pool.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "compare.h"
 
-#if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#include <windows.h>
-static void pause_briefly(void) { Sleep(10); }
-#else
-#include <time.h>
-static void pause_briefly(void) {
-    struct timespec time = {0, 10000000};
-    nanosleep(&time, NULL);
-}
-#endif
-
 enum { MOST_TASKS = 1000 };
 
 typedef struct {
-    int done[MOST_TASKS];
+    pool *p;
     long round;
+    int done[MOST_TASKS];
     long results[MOST_TASKS];
+    int right;
 } job;
 
 static void task(void *context, long index) {
@@ -31,34 +23,90 @@ static void task(void *context, long index) {
     j->results[index] = j->round * 3 + index;
 }
 
-static int all_once(const job *j, long count) {
-    for (long i = 0; i < count; i++)
-        if (j->done[i] != 1 || j->results[i] != j->round * 3 + i) return 0;
-    for (long i = count; i < MOST_TASKS; i++)
-        if (j->done[i]) return 0;
+/* One job of `count` tasks; whether each ran once, and its result is seen here. */
+static int run(job *j, long count) {
+    memset(j->done, 0, sizeof j->done);
+    j->round++;
+    pool_run(j->p, task, j, count);
+    for (long i = 0; i < MOST_TASKS; i++)
+        if (j->done[i] != (i < count) || (i < count && j->results[i] != j->round * 3 + i)) return 0;
     return 1;
 }
 
-static void jobs(int threads, int rounds) {
+static int run_many(job *j, int rounds) {
     static const long counts[] = {0, 1, 2, MOST_TASKS, 3};
-    pool *p = pool_new(threads);
-    int right = p != NULL && pool_threads(p) == threads;
-    for (int round = 0; right && round < rounds; round++) {
-        long count = counts[round % COUNT_OF(counts)];
-        job j = {{0}, round, {0}};
-        if (round % (rounds / 3) == 1) pause_briefly(); /* long enough for the workers to fall asleep */
-        pool_run(p, task, &j, count);
-        right = all_once(&j, count);
+    int right = 1;
+    for (int round = 0; round < rounds; round++) right &= run(j, counts[round % COUNT_OF(counts)]);
+    return right;
+}
+
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+static void rest(void) { Sleep(20); }
+static void beside_another(pool *p) { (void)p; }
+static void in_a_child(pool *p) { (void)p; }
+#else
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void rest(void) {
+    struct timespec time = {0, 20000000};
+    nanosleep(&time, NULL);
+}
+
+static void *other_thread(void *context) {
+    job *j = context;
+    j->right = run_many(j, 200);
+    return NULL;
+}
+
+static void beside_another(pool *p) {
+    static job mine, others;
+    pthread_t thread;
+    mine.p = others.p = p;
+    int started = pthread_create(&thread, NULL, other_thread, &others) == 0, right = run_many(&mine, 200);
+    if (started) pthread_join(thread, NULL);
+    expect(0, started && right && others.right, "jobs of two threads disturbed each other");
+}
+
+/* The child ends with 0 if the pool still works there and can be freed. */
+static void in_a_child(pool *p) {
+    static job j;
+    int status = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        j.p = p;
+        int right = run_many(&j, 20);
+        pool_free(p);
+        _exit(!right);
     }
+    expect(0, child > 0 && waitpid(child, &status, 0) == child && status == 0, "a child of the process failed");
+}
+#endif
+
+static void check(int threads) {
+    static job j;
+    pool *p = j.p = pool_new(threads);
+    describe("pool of %d threads", threads);
+    expect(0, p != NULL && pool_threads(p) == threads, "there are fewer threads");
+    if (p == NULL) return;
+    expect(0, run_many(&j, 300), "a task was not run once");
+    for (int again = 0; again < 5; again++) {
+        rest(); /* long enough for the workers to fall asleep */
+        expect(0, run(&j, MOST_TASKS), "a task was not run once after a rest");
+    }
+    beside_another(p);
+    in_a_child(p);
+    expect(0, run_many(&j, 50), "a task was not run once at the end");
     pool_free(p);
-    expect(0, right, "a task was not run once");
 }
 
 void check_pool(void) {
-    for (int threads = 1; threads <= 4; threads++) {
-        describe("pool of %d threads", threads);
-        jobs(threads, 3000);
-        for (int again = 0; again < 20; again++) pool_free(pool_new(threads));
-        jobs(threads, 12);
-    }
+    for (int threads = 1; threads <= 4; threads++) check(threads);
+    for (int again = 0; again < 30; again++) pool_free(pool_new(1 + again % 4));
 }

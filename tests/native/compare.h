@@ -11,7 +11,7 @@
 extern const level *usable[16];
 extern int usable_count;
 
-/* The same numbers on every machine. */
+/* The same numbers on every machine, as long as no two calls stand in one expression. */
 void random_seed(uint64_t seed);
 uint64_t random_bits(void);
 int64_t random_below(int64_t count);
@@ -20,6 +20,7 @@ int64_t random_between(int64_t first, int64_t last);
 /* PLAIN are moderate numbers; HARSH has zeros, subnormals, huge numbers and edges of exp, all finite; WILD
  * has infinities and NaNs, too. */
 enum flavour { PLAIN, HARSH, WILD, FLAVOURS };
+enum flavour random_flavour(void);
 float random_float(enum flavour flavour);
 uint16_t random_half(enum flavour flavour);
 

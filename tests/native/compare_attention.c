@@ -9,8 +9,8 @@ static void attend(const level *l, const attention_job *job, int64_t first, int6
     for (int64_t head = 0; head < job->kv_heads; head++) l->attention(job, head, first, last, scratch);
 }
 
-static void one_case(int64_t tokens, int64_t positions, int64_t kv_heads, int64_t group, int64_t dim, int64_t value_dim,
-                     enum flavour flavour) {
+static void one_case(int64_t tokens, int64_t positions, int64_t dim, int64_t value_dim, enum flavour flavour) {
+    const int64_t kv_heads = random_between(1, 3), group = random_between(1, kv_heads == 1 ? 6 : 2);
     const int64_t heads = kv_heads * group, count = tokens * heads * value_dim, stride = dim + random_below(2) * 8;
     float *query = random_floats(tokens * heads * stride, flavour);
     uint16_t *keys = random_halves(positions * kv_heads * dim, flavour);
@@ -48,9 +48,8 @@ void compare_attention(void) {
             for (int round = 0; round < 2; round++) {
                 int64_t positions = tokens[t] + (round ? random_below(200) : random_below(20));
                 int64_t value_dim = random_below(2) ? dims[d] : 16 * random_between(1, 16);
-                enum flavour flavour = (enum flavour)(random_below(2) ? PLAIN : random_below(FLAVOURS));
-                one_case(tokens[t], positions, random_between(1, 3), random_between(1, 6), dims[d], value_dim, flavour);
+                one_case(tokens[t], positions, dims[d], value_dim, random_flavour());
             }
-    one_case(64, 200, 1, 6, 64, 128, PLAIN);
-    one_case(64, 64, 2, 1, 256, 16, HARSH);
+    one_case(64, 200, 64, 128, PLAIN);
+    one_case(64, 64, 256, 16, HARSH);
 }

@@ -38,8 +38,9 @@ static uint8_t *new_weights(enum dense_id id, int64_t count, int offset, enum fl
     return weights;
 }
 
-static void one_product(enum dense_id id, int64_t inputs, int64_t rows, int64_t tokens, int offset,
-                        enum flavour flavour) {
+static void one_product(enum dense_id id, int64_t inputs, int64_t rows, int64_t tokens) {
+    const int offset = (int)random_below(64);
+    const enum flavour flavour = random_below(4) ? PLAIN : random_flavour();
     uint8_t *weights = new_weights(id, rows * inputs, offset, flavour);
     float *x = random_floats(tokens * inputs, flavour), *slow = floats(tokens * rows);
     dense_matrix m = {id, rows, inputs, weights};
@@ -65,6 +66,5 @@ void compare_dense(void) {
         for (int i = 0; i < COUNT_OF(inputs); i++)
             for (int r = 0; r < COUNT_OF(rows); r++)
                 for (int t = 0; t < COUNT_OF(tokens); t++)
-                    one_product((enum dense_id)id, inputs[i], rows[r], tokens[t], (int)random_below(64),
-                                (enum flavour)(random_below(8) ? PLAIN : random_below(FLAVOURS)));
+                    one_product((enum dense_id)id, inputs[i], rows[r], tokens[t]);
 }

@@ -10,7 +10,8 @@ typedef struct {
 
 /* Heads with gaps between them and between tokens. */
 static head_case new_heads(int64_t tokens, int64_t heads, int64_t dim, enum flavour flavour) {
-    int64_t head_stride = dim + random_below(3) * 5, token_stride = heads * head_stride + random_below(3) * 7;
+    int64_t head_stride = dim + random_below(3) * 5;
+    int64_t token_stride = heads * head_stride + random_below(3) * 7;
     head_case c = {tokens, heads, dim, {NULL, tokens, heads, dim, token_stride, head_stride}};
     c.view.data = random_floats((tokens - 1) * token_stride + (heads - 1) * head_stride + dim, flavour);
     return c;
@@ -19,7 +20,9 @@ static head_case new_heads(int64_t tokens, int64_t heads, int64_t dim, enum flav
 static void rotation(head_case c, int with_norm, int64_t pairs, int adjacent) {
     const int64_t count = c.tokens * c.heads * c.dim;
     float *norm = with_norm ? random_floats(c.dim, PLAIN) : NULL;
-    rope_rows rope = {random_floats(c.tokens * pairs, PLAIN), random_floats(c.tokens * pairs, PLAIN), pairs, adjacent};
+    float *cosines = random_floats(c.tokens * pairs, PLAIN);
+    float *sines = random_floats(c.tokens * pairs, PLAIN);
+    rope_rows rope = {cosines, sines, pairs, adjacent};
     describe("heads, %d tokens, %d of dimension %d, norm %d, %d pairs, adjacent %d", (int)c.tokens, (int)c.heads,
              (int)c.dim, with_norm, (int)pairs, adjacent);
     uint16_t *slow = memory(2 * count, 0);
@@ -78,11 +81,13 @@ void compare_heads(void) {
     static const int64_t dims[] = {2, 16, 18, 34, 64, 80, 128, 256, 1024};
     for (int d = 0; d < COUNT_OF(dims); d++)
         for (int round = 0; round < 4; round++) {
-            const int64_t tokens = random_between(1, 4), heads = random_between(1, 5);
+            const int64_t tokens = random_between(1, 4);
+            const int64_t heads = random_between(1, 5);
             const enum flavour flavour = round == 3 ? WILD : round == 2 ? HARSH : PLAIN;
-            for (int options = 0; options < 4; options++)
-                rotation(new_heads(tokens, heads, dims[d], flavour), options & 1,
-                         random_below(2) ? dims[d] / 2 : random_between(0, dims[d] / 2), options / 2);
+            for (int options = 0; options < 4; options++) {
+                int64_t pairs = random_below(2) ? dims[d] / 2 : random_between(0, dims[d] / 2);
+                rotation(new_heads(tokens, heads, dims[d], flavour), options & 1, pairs, options / 2);
+            }
             rounding(new_heads(tokens, heads, dims[d], flavour));
             unit_length(new_heads(tokens, heads, dims[d], flavour));
             gated(new_heads(tokens, heads, dims[d], flavour));

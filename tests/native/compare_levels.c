@@ -42,6 +42,8 @@ static float float_of(uint32_t bits) {
     return value;
 }
 
+enum flavour random_flavour(void) { return (enum flavour)(random_below(2) ? PLAIN : random_below(FLAVOURS)); }
+
 float random_float(enum flavour flavour) {
     static const float edges[] = {0.0f,    -0.0f,  1e-45f,  -1e-40f, 1.1754944e-38f, 1e-36f,  3e38f,   -3e38f, 88.0f,
                                   88.001f, -87.0f, -87.01f, 20.0f,   20.00001f,      -20.0f,  -103.0f, 65504.0f,

@@ -102,10 +102,11 @@ static float *new_inputs(int64_t tokens, int64_t inputs, int group) {
     for (int64_t t = 0; t < tokens; t++) {
         int64_t kind = random_below(8), block = random_below(inputs / group);
         float *at = x + t * inputs + block * group, factor = magnitudes[random_below(COUNT_OF(magnitudes))];
+        int64_t one = random_below(group), rare = random_below(8);
         if (kind == 0)
             for (int i = 0; i < group; i++) at[i] = factor * (float)random_between(-4, 4) / 4.0f;
-        if (kind == 1) at[random_below(group)] = random_float(HARSH);
-        if (kind == 2 && random_below(4) == 0) at[random_below(group)] = random_below(2) ? HUGE_VALF : NAN;
+        if (kind == 1) at[one] = random_float(HARSH);
+        if (kind == 2 && rare < 2) at[one] = rare ? HUGE_VALF : NAN;
     }
     return x;
 }
@@ -197,7 +198,8 @@ void compare_packed(void) {
                 for (int r = 0; r < COUNT_OF(rows); r++)
                     for (int i = 0; i < COUNT_OF(offsets); i++)
                         one_product((enum packed_id)id, bits, tokens[t], rows[r], offsets[i]);
-    for (int i = 0; i < 40; i++) /* a file may align its data to less than 32 bytes, even to 1 */
-        one_product((enum packed_id)random_below(PACKED_TYPES), 8 << random_below(2), random_between(1, 20),
-                    random_between(1, 70), (int)random_below(64));
+    for (int i = 0; i < 70; i++) { /* a file may align its data to less than 32 bytes, even to 1 */
+        int64_t some = random_between(1, 20), odd = random_between(1, 70);
+        one_product((enum packed_id)(i % PACKED_TYPES), i % 2 ? 8 : 16, some, odd, (int)random_below(64));
+    }
 }

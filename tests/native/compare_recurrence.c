@@ -12,14 +12,15 @@ static void run(const level *l, delta_job job, int64_t first, int64_t tokens) {
     for (int64_t head = 0; head < job.value_heads; head++) l->delta_rule(&job, head);
 }
 
-static void one_case(int64_t tokens, int64_t key_heads, int64_t repeats, int64_t key_dim, int64_t value_dim,
-                     enum flavour flavour) {
+static void one_case(int64_t key_dim, int64_t value_dim, enum flavour flavour) {
+    const int64_t tokens = random_between(1, 6), key_heads = random_between(1, 3), repeats = random_between(1, 3);
     const int64_t value_heads = key_heads * repeats, memory_size = value_heads * key_dim * value_dim;
     const int64_t count = tokens * value_heads * value_dim, keys = tokens * key_heads * key_dim;
-    float *start = random_floats(memory_size, flavour);
-    delta_job job = {start, random_floats(keys, flavour), random_floats(keys, flavour), random_floats(count, flavour),
-                     random_floats(tokens * value_heads, PLAIN), random_floats(tokens * value_heads, flavour), tokens, key_heads,
-                     value_heads, key_dim, value_dim, NULL};
+    float *start = random_floats(memory_size, flavour), *query = random_floats(keys, flavour);
+    float *key = random_floats(keys, flavour), *value = random_floats(count, flavour);
+    float *decay = random_floats(tokens * value_heads, PLAIN), *beta = random_floats(tokens * value_heads, flavour);
+    delta_job job = {start,  query,     key,         value,   decay,     beta,
+                     tokens, key_heads, value_heads, key_dim, value_dim, NULL};
     describe("delta_rule, %d tokens, %d key heads, %d value heads, dimensions %d and %d", (int)tokens, (int)key_heads,
              (int)value_heads, (int)key_dim, (int)value_dim);
     EACH_LEVEL(n) {
@@ -40,7 +41,6 @@ void compare_recurrence(void) {
     static const int64_t dims[] = {16, 32, 48, 128, 256};
     for (int k = 0; k < COUNT_OF(dims); k++)
         for (int v = 0; v < COUNT_OF(dims); v++)
-            one_case(random_between(1, 6), random_between(1, 3), random_between(1, 3), dims[k], dims[v],
-                     (enum flavour)(random_below(2) ? PLAIN : random_below(FLAVOURS)));
-    one_case(3, 1, 1, 1024, 16, PLAIN);
+            one_case(dims[k], dims[v], random_flavour());
+    one_case(1024, 16, PLAIN);
 }

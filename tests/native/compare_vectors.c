@@ -4,10 +4,8 @@
 
 #include "compare.h"
 
-static enum flavour any_flavour(void) { return (enum flavour)(random_below(2) ? PLAIN : random_below(FLAVOURS)); }
-
 static void norm(int64_t tokens, int64_t width, int added) {
-    enum flavour flavour = any_flavour();
+    enum flavour flavour = random_flavour();
     float *x = random_floats(tokens * width, flavour), *weight = random_floats(width, PLAIN);
     float *add = added ? random_floats(tokens * width, flavour) : NULL;
     describe("rms_norm, %d tokens, width %d, %s", (int)tokens, (int)width, added ? "with a sum" : "alone");
@@ -21,7 +19,7 @@ static void norm(int64_t tokens, int64_t width, int added) {
 }
 
 static void products(int64_t count) {
-    float *gate = random_floats(count, WILD), *up = random_floats(count, any_flavour());
+    float *gate = random_floats(count, WILD), *up = random_floats(count, random_flavour());
     describe("silu_product, %d numbers", (int)count);
     EACH_LEVEL(n) {
         float *out = floats(count);
@@ -32,7 +30,7 @@ static void products(int64_t count) {
 }
 
 static void gates(int64_t tokens, int64_t heads) {
-    enum flavour flavour = any_flavour();
+    enum flavour flavour = random_flavour();
     float *alpha = random_floats(tokens * heads, WILD), *beta = random_floats(tokens * heads, WILD);
     float *a = random_floats(heads, flavour), *dt = random_floats(heads, flavour);
     describe("gates, %d tokens, %d heads", (int)tokens, (int)heads);
@@ -46,7 +44,7 @@ static void gates(int64_t tokens, int64_t heads) {
 }
 
 static void convolution(int64_t tokens, int64_t channels, int64_t taps) {
-    enum flavour flavour = any_flavour();
+    enum flavour flavour = random_flavour();
     float *inputs = random_floats((taps - 1 + tokens) * channels, flavour), *weights = random_floats(taps * channels, PLAIN);
     describe("convolve, %d tokens, %d channels, %d taps", (int)tokens, (int)channels, (int)taps);
     EACH_LEVEL(n) {
@@ -65,9 +63,9 @@ static float *signs(int64_t count) {
     return out;
 }
 
-static void transform(int64_t tokens, int64_t block, int64_t blocks, int options) {
-    const int64_t width = block * blocks;
-    float *x = random_floats(tokens * width, any_flavour());
+static void transform(int64_t block, int options) {
+    const int64_t tokens = random_between(1, 3), blocks = random_between(1, 3), width = block * blocks;
+    float *x = random_floats(tokens * width, random_flavour());
     float *before = options & 1 ? signs(width) : NULL, *after = options & 2 ? signs(width) : NULL;
     int64_t *order = options & 4 ? memory(8 * width, 0) : NULL;
     for (int64_t i = 0; order && i < width; i++) { /* a permutation, by Fisher and Yates */
@@ -109,6 +107,6 @@ void compare_vectors(void) {
     products(20000);
     gates(20, 1000);
     for (int64_t block = 1; block <= 1024; block *= 2)
-        for (int options = 0; options < 8; options++) transform(random_between(1, 3), block, random_between(1, 3), options);
+        for (int options = 0; options < 8; options++) transform(block, options);
     for (int64_t nbytes = 0; nbytes < 1000; nbytes += 1 + random_below(100)) reading(nbytes);
 }

@@ -101,6 +101,15 @@ typedef struct {
     uint64_t (*read)(const uint8_t *data, int64_t nbytes);
 } level;
 
+/* Whether the compiler knows AVX-VNNI: GCC from 11 on, Clang from 12 on, any MSVC of today. */
+#if defined(__x86_64__) && defined(__has_include)
+#if __has_include(<avxvnniintrin.h>)
+#define HAS_AVX_VNNI 1
+#endif
+#elif defined(_M_X64)
+#define HAS_AVX_VNNI 1
+#endif
+
 /* Levels that this build has, best last; `level_usable` asks the processor. */
 extern const level *const levels[];
 extern const int level_count;

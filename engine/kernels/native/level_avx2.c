@@ -1,4 +1,5 @@
 /* x86-64 with AVX2 and F16C (2013 and newer). */
+#include "kernels.h"
 #if defined(__x86_64__) || defined(_M_X64)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)

@@ -1,5 +1,6 @@
 /* AVX2 with the 256-bit AVX-VNNI dot product (Alder Lake, Zen 5 and newer). */
-#if defined(__x86_64__) || defined(_M_X64)
+#include "kernels.h"
+#if HAS_AVX_VNNI
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avxvnni"))), apply_to = function)
 #elif defined(__GNUC__)

@@ -1,4 +1,5 @@
 /* AVX-512 with VNNI (Ice Lake, Zen 4 and newer). */
+#include "kernels.h"
 #if defined(__x86_64__) || defined(_M_X64)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)

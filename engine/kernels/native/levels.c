@@ -7,9 +7,15 @@ extern const level level_portable;
 
 #if defined(__x86_64__) || defined(_M_X64)
 extern const level level_avx2, level_avx2_vnni, level_avx512, level_avx512_vnni;
-const level *const levels[] = {&level_portable, &level_avx2, &level_avx2_vnni, &level_avx512, &level_avx512_vnni};
+const level *const levels[] = {&level_portable,
+                               &level_avx2,
+#if HAS_AVX_VNNI
+                               &level_avx2_vnni,
+#endif
+                               &level_avx512,
+                               &level_avx512_vnni};
 
-#if defined(_MSC_VER)
+#if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 static void cpuid(int leaf, int sub, unsigned r[4]) { __cpuidex((int *)r, leaf, sub); }
 static uint64_t enabled_states(void) { return _xgetbv(0); }
@@ -40,7 +46,9 @@ int level_usable(const level *l) {
     int avx512 = avx2 && (states & 0xe6) == 0xe6 && bit(seven[EBX], 16) && bit(seven[EBX], 17) &&
                  bit(seven[EBX], 30) && bit(seven[EBX], 31);
     if (l == &level_avx2) return avx2;
+#if HAS_AVX_VNNI
     if (l == &level_avx2_vnni) return avx2 && seven[EAX] >= 1 && bit(more[EAX], 4);
+#endif
     if (l == &level_avx512) return avx512;
     if (l == &level_avx512_vnni) return avx512 && bit(seven[ECX], 11);
     return 0;
@@ -59,8 +67,10 @@ static int has_dot_product(void) { return (getauxval(AT_HWCAP) & HWCAP_DOT_PRODU
 #include <windows.h>
 enum { ARM_V82_DOT_PRODUCT = 43 }; /* PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE */
 static int has_dot_product(void) { return IsProcessorFeaturePresent(ARM_V82_DOT_PRODUCT) != 0; }
-#else
+#elif defined(__APPLE__)
 static int has_dot_product(void) { return 1; } /* every Apple processor with 64-bit macOS */
+#else
+static int has_dot_product(void) { return 0; } /* not asked on other systems */
 #endif
 
 int level_usable(const level *l) { return l == &level_portable || (l == &level_neon && has_dot_product()); }

@@ -272,23 +272,19 @@ INLINE void pair_scores(int count, const float *const *q, const float *keys, int
 /* Scores of several queries against 16 positions; keys are [dim][16 positions]. */
 INLINE void sixteen_scores(int count, const float *const *q, const float *keys, int64_t dim, float scale,
                            float *const *out) {
-    F total[QUERIES], half[QUERIES], other[QUERIES];
-    for (int odd = 0; odd < 2; odd++) {
+    F half[2][QUERIES], quarter[QUERIES], other[QUERIES];
+    for (int odd = 0; odd < 2; odd++)
         for (int l = odd; l < 4; l += 2) { /* (l + l+8) + (l+4 + l+12) */
-            pair_scores(count, q, keys, dim, l, l < 2 ? half : other);
-            F quarter[QUERIES];
-            pair_scores(count, q, keys, dim, l + 4, quarter);
+            pair_scores(count, q, keys, dim, l, quarter);
+            pair_scores(count, q, keys, dim, l + 4, other);
             UNROLL
             for (int n = 0; n < count; n++) {
-                if (l < 2) half[n] = f_add(half[n], quarter[n]);
-                else half[n] = f_add(half[n], f_add(other[n], quarter[n]));
+                F sum = f_add(quarter[n], other[n]);
+                half[odd][n] = l < 2 ? sum : f_add(half[odd][n], sum);
             }
         }
-        UNROLL
-        for (int n = 0; n < count; n++) total[n] = odd ? f_add(total[n], half[n]) : half[n];
-    }
     UNROLL
-    for (int n = 0; n < count; n++) f_store(out[n], f_mul(total[n], f_set(scale)));
+    for (int n = 0; n < count; n++) f_store(out[n], f_mul(f_add(half[0][n], half[1][n]), f_set(scale)));
 }
 
 /* As mix_values, for several rows of `count` weights at once; values are float32 [count][dim]. */
@@ -493,10 +489,12 @@ enum { DENSE_CHUNK = 1024 };
 INLINE F f_weights(enum dense_id id, const void *row, int64_t i) {
     if (id == DENSE_F16) return f_half((const uint16_t *)row + i);
     if (id == DENSE_F32) return f_load((const float *)row + i);
-    const uint16_t *source = (const uint16_t *)row + i;
+    const char *source = (const char *)row + 2 * i; /* a file may put weights at odd addresses */
     float lanes[16];
     for (int l = 0; l < 16; l++) {
-        uint32_t bits = (uint32_t)source[l] << 16;
+        uint16_t half;
+        memcpy(&half, source + 2 * l, 2);
+        uint32_t bits = (uint32_t)half << 16;
         memcpy(lanes + l, &bits, 4);
     }
     return f_load(lanes);

@@ -4,7 +4,7 @@
  * of the file started, so some lie 32 bytes off a 64-byte boundary; those put their first piece in front,
  * and the code registers are aligned in both cases. */
 
-enum { CHUNK_TOKENS = 64, PREFETCH_BYTES = 4096, MAX_STEPS = 32 };
+enum { CHUNK_TOKENS = 64, PREFETCH_BYTES = 8192, MAX_STEPS = 32 };
 
 typedef struct {
     const uint8_t *codes, *pieces;

@@ -17,6 +17,7 @@ typedef CONDITION_VARIABLE condition;
 #define condition_wait(c, m) SleepConditionVariableCS(c, m, INFINITE)
 #define condition_wake(c) WakeAllConditionVariable(c)
 #define yield_thread() SwitchToThread()
+#define watch_forks() ((void)0)
 #else
 #include <pthread.h>
 #include <sched.h>
@@ -40,11 +41,13 @@ typedef volatile long counter;
 #define counter_load(c) _InterlockedOr(c, 0)
 #define counter_store(c, v) _InterlockedExchange(c, v)
 #define counter_add(c, v) _InterlockedExchangeAdd(c, v)
+#define counter_exchange(c, v) _InterlockedExchange(c, v)
 #else
 typedef long counter;
 #define counter_load(c) __atomic_load_n(c, __ATOMIC_ACQUIRE)
 #define counter_store(c, v) __atomic_store_n(c, v, __ATOMIC_RELEASE)
 #define counter_add(c, v) __atomic_fetch_add(c, v, __ATOMIC_ACQ_REL)
+#define counter_exchange(c, v) __atomic_exchange_n(c, v, __ATOMIC_ACQ_REL)
 #endif
 
 #if defined(__x86_64__) || defined(_M_X64) || defined(__i386__)
@@ -59,14 +62,16 @@ typedef long counter;
 enum { SPINS = 20000, SPINS_AT_END = 2000, LINE = 64 };
 
 struct pool {
-    counter round; /* odd only while stopping; a change means a new job */
+    counter round; /* a change means a new job, or the end; it may wrap, for a worker misses none */
     char pad1[LINE];
     counter next; /* the next task of the job */
     char pad2[LINE];
     counter busy; /* workers still in the job */
     char pad3[LINE];
+    counter running; /* a thread has a job here */
     counter sleeping;
     counter stop;
+    long forks; /* of the process that has the workers */
     pool_task task;
     void *context;
     long count;
@@ -75,6 +80,20 @@ struct pool {
     condition wake;
     thread_handle *handles;
 };
+
+/* How many forks lie between this process and the first: a child has none of its parent's threads. */
+static counter forks;
+
+#if !defined(_WIN32)
+static void count_fork(void) { counter_add(&forks, 1); }
+static void ask_for_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+static void watch_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, ask_for_forks);
+}
+#endif
+
+static int in_child(const pool *p) { return p->forks != counter_load(&forks); }
 
 static void work(pool *p) {
     for (;;) {
@@ -152,8 +171,10 @@ pool *pool_new(int threads) {
         free(p);
         return NULL;
     }
+    watch_forks();
     mutex_init(&p->lock);
     condition_init(&p->wake);
+    p->forks = counter_load(&forks);
     p->threads = 1;
     while (p->threads < threads) {
         if (!start_thread(&p->handles[p->threads - 1], p)) {
@@ -167,11 +188,13 @@ pool *pool_new(int threads) {
 
 void pool_free(pool *p) {
     if (p == NULL) return;
-    counter_store(&p->stop, 1);
-    begin_round(p);
-    for (int i = 0; i < p->threads - 1; i++) join_thread(p->handles[i]);
-    condition_free(&p->wake);
-    mutex_free(&p->lock);
+    if (!in_child(p)) {
+        counter_store(&p->stop, 1);
+        begin_round(p);
+        for (int i = 0; i < p->threads - 1; i++) join_thread(p->handles[i]);
+        condition_free(&p->wake);
+        mutex_free(&p->lock);
+    }
     free(p->handles);
     free(p);
 }
@@ -179,7 +202,7 @@ void pool_free(pool *p) {
 int pool_threads(const pool *p) { return p->threads; }
 
 void pool_run(pool *p, pool_task task, void *context, long count) {
-    if (p->threads == 1 || count < 2) {
+    if (p->threads == 1 || count < 2 || in_child(p) || counter_exchange(&p->running, 1)) {
         for (long index = 0; index < count; index++) task(context, index);
         return;
     }
@@ -195,4 +218,5 @@ void pool_run(pool *p, pool_task task, void *context, long count) {
         if (spin > SPINS_AT_END) yield_thread();
         else relax();
     }
+    counter_store(&p->running, 0);
 }

@@ -11,7 +11,9 @@ pool *pool_new(int threads);
 void pool_free(pool *p);
 int pool_threads(const pool *p);
 
-/* Run task(context, 0 .. count - 1) once each, in any order, and return when all are done. */
+/* Run task(context, 0 .. count - 1) once each, in any order, and return when all are done. The caller does
+ * all of it alone if another thread has a job here, or in a child of the process that made the pool, which
+ * has no workers. */
 void pool_run(pool *p, pool_task task, void *context, long count);
 
 #endif

@@ -1,0 +1,128 @@
+"""The native kernels under every compiler at hand, with the flags of the package.
+
+`tests/native` is one C program without Python that compares all levels of a processor by bytes. Each toolchain
+builds it together with the kernels; whatever can be run here, natively or emulated, must find no difference.
+`PRISM_REQUIRE_TOOLCHAINS`, names with commas, makes a missing toolchain a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from engine.kernels import NATIVE_LEVELS
+from engine.kernels._build import GNU_FLAGS
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "engine" / "kernels" / "native"
+SOURCES = sorted([*KERNELS.glob("*.c"), *(ROOT / "tests" / "native").glob("*.c")])
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wvla", "-Werror")
+REQUIRED = frozenset(filter(None, os.environ.get("PRISM_REQUIRE_TOOLCHAINS", "").split(",")))
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler with what its program needs; `runner` None means that the program cannot be run here."""
+
+    requirement: str
+    compiler: str
+    flags: tuple[str, ...] = ()
+    runner: tuple[str, ...] | None = ()
+    levels: tuple[str, ...] = NATIVE_LEVELS
+
+    def missing(self) -> str | None:
+        """What is not on this machine, or does not work here, if anything."""
+        for tool in (self.compiler, *(self.runner or ())):
+            if shutil.which(tool) is None:
+                return f"{tool} is not installed"
+        return None
+
+
+# Emulated: without the C library of the other system.
+STATIC_ARM = ("-static",)
+SANITIZERS = (
+    "-O1",
+    "-g",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-sanitize-address-use-after-scope",  # which doubles the time to compile
+)
+TOOLCHAINS = {
+    "gcc": Toolchain("gcc", "gcc"),
+    "gcc-sanitizers": Toolchain("gcc", "gcc", SANITIZERS),
+    "clang": Toolchain("clang", "clang"),
+    "aarch64-gcc": Toolchain(
+        "aarch64", "aarch64-linux-gnu-gcc", STATIC_ARM, ("qemu-aarch64",), ("portable", "neon")
+    ),
+    "windows-gcc": Toolchain("mingw", "x86_64-w64-mingw32-gcc", ("-O1",), None),
+}
+
+
+@cache
+def trial(toolchain: Toolchain, folder: Path) -> str | None:
+    """Why the toolchain cannot be used, or None: it must build, and where it is meant to, run a program."""
+    if toolchain.missing():
+        return toolchain.missing()
+    source, program = folder / "trial.c", folder / "trial.exe"
+    source.write_text("#include <math.h>\nint main(int n, char **a) { (void)a; return (int)sin(n - 1.0); }\n")
+    built = link(toolchain, [source], program)
+    if built.returncode:
+        return f"{toolchain.compiler} cannot build a program: {built.stderr}"
+    if toolchain.runner is not None and subprocess.run([*toolchain.runner, program], check=False).returncode:
+        return f"a program of {toolchain.compiler} does not run"
+    return None
+
+
+def link(toolchain: Toolchain, inputs: list[Path], program: Path) -> subprocess.CompletedProcess[str]:
+    """Link objects, or build sources, to a program."""
+    command = [toolchain.compiler, *toolchain.flags, *inputs, "-o", program, "-pthread", "-lm"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def build(toolchain: Toolchain, folder: Path) -> Path:
+    """The program that compares all levels."""
+
+    def compiled(source: Path) -> Path:
+        target = folder / f"{source.stem}.o"
+        flags = [*GNU_FLAGS, *WARNINGS, *toolchain.flags, f"-I{KERNELS}"]
+        command = [toolchain.compiler, *flags, "-c", source, "-o", target]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, SOURCES))
+    program = folder / "compare_levels.exe"
+    linked = link(toolchain, objects, program)
+    assert linked.returncode == 0, linked.stderr
+    return program
+
+
+@pytest.mark.parametrize("name", TOOLCHAINS)
+def test_levels_give_the_same_bits(name: str, tmp_path: Path) -> None:
+    """No warning, and no difference between levels, between ways of one level, or from the slow definitions."""
+    toolchain = TOOLCHAINS[name]
+    if reason := trial(toolchain, tmp_path):
+        if toolchain.requirement in REQUIRED:
+            pytest.fail(f"required: {reason}")
+        pytest.skip(reason)
+    program = build(toolchain, tmp_path)
+    if toolchain.runner is None:
+        return
+    result = subprocess.run([*toolchain.runner, program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    levels = re.findall(r"^([1-9]\d*) comparisons, level (\S+)$", result.stdout, re.MULTILINE)
+    assert tuple(level for _, level in levels) == (toolchain.levels or ("portable",))
+
+
+def test_required_toolchains_are_known() -> None:
+    """A misspelt requirement would require nothing."""
+    assert {toolchain.requirement for toolchain in TOOLCHAINS.values()} >= REQUIRED
