@@ -10,7 +10,7 @@ import numpy as np
 from engine.graphs.graph import Span
 from engine.graphs.rope import RopeTable
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, HeadNorms
 from engine.linear import Features, Linear, project
 from engine.memory import AttentionMemory
 
@@ -38,11 +38,9 @@ class Attention:
     key: Linear
     value: Linear
     output: Linear
-    query_norm: Floats | None
-    key_norm: Floats | None
+    norms: HeadNorms
     rope: RopeTable
     scale: np.float32
-    epsilon: np.float32
     gated: bool
     kernels: Kernels
 
@@ -59,13 +57,20 @@ class Attention:
         for span in spans:
             memory = span.memories[layer]
             assert isinstance(memory, AttentionMemory)
-            rows, end = span.rows, span.position + span.stop - span.start
-            rope = self.rope.rows(span.position, span.stop - span.start)
-            new = slice(span.position, end)
-            kernels.store_heads(key[rows], self.key_norm, self.epsilon, rope, memory.keys[new])
-            kernels.store(value[rows], memory.values[new])
-            turned = kernels.heads(query[rows], self.query_norm, self.epsilon, rope)
-            parts.append(kernels.attention(turned, memory.keys[:end], memory.values[:end], self.scale))
+            rows = span.rows
+            parts.append(
+                kernels.attend(
+                    query[rows],
+                    key[rows],
+                    value[rows],
+                    self.norms,
+                    self.rope.rows(span.position, span.stop - span.start),
+                    memory.keys,
+                    memory.values,
+                    span.position,
+                    self.scale,
+                )
+            )
         mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.gated:
             mixed = kernels.sigmoid_product(gate, mixed)

@@ -11,6 +11,7 @@ from engine.gguf import Metadata
 from engine.graphs.attention import Attention, AttentionShape
 from engine.graphs.graph import Embedding, FeedForward, Graph, Layer
 from engine.graphs.rope import RopeTable, rope_table
+from engine.kernels.canon import HeadNorms
 from engine.linear import Linear
 from engine.weights import Weights
 
@@ -109,11 +110,13 @@ def attention(
         weights.linear(f"{name}k.weight", sizes.width, shape.kv_heads * shape.key_dim),
         weights.linear(f"{name}v.weight", sizes.width, shape.kv_heads * shape.value_dim),
         weights.linear(f"{name}output.weight", shape.heads * shape.value_dim, sizes.width),
-        weights.array(f"{name}q_norm.weight", (shape.key_dim,)) if head_norms else None,
-        weights.array(f"{name}k_norm.weight", (shape.key_dim,)) if head_norms else None,
+        HeadNorms(
+            weights.array(f"{name}q_norm.weight", (shape.key_dim,)) if head_norms else None,
+            weights.array(f"{name}k_norm.weight", (shape.key_dim,)) if head_norms else None,
+            sizes.epsilon,
+        ),
         rope,
         scale,
-        sizes.epsilon,
         gated,
         weights.kernels,
     )

@@ -40,9 +40,7 @@ def kernel_name(name: str | None = None) -> str:
     return chosen
 
 
-def choose_kernels(
-    name: str | None, threads: int, activation_bits: int, expansion_bytes: int = 0
-) -> Kernels:
+def choose_kernels(name: str | None, threads: int, activation_bits: int, expansion_bytes: int = 0) -> Kernels:
     """The backend that `kernel_name(name)` names; see `NumpyKernels` for the other arguments."""
     chosen = kernel_name(name)
     if chosen == "numpy":

@@ -34,19 +34,23 @@ class Backend:
     def multiply_packed(self, matrices: list[Any], x: Integers) -> list[Floats]: ...
     def multiply_dense(self, m: Dense, x: Floats) -> Floats: ...
     def rms_norm(self, x: Floats, add: Floats | None, weight: Floats, epsilon: np.float32) -> Floats: ...
-    def heads(
+    def attend(
         self,
-        x: Floats,
-        norm: Floats | None,
+        query: Floats,
+        key: Floats,
+        value: Floats,
+        query_norm: Floats | None,
+        key_norm: Floats | None,
         epsilon: np.float32,
         cosines: Floats,
         sines: Floats,
         adjacent: bool,
-        half: Halves | None = None,
+        keys: Halves,
+        values: Halves,
+        position: int,
+        scale: np.float32,
     ) -> Floats: ...
-    def store_half(self, x: Floats, half: Halves) -> None: ...
     def l2_heads(self, x: Floats, epsilon: np.float32, factor: np.float32) -> Floats: ...
-    def attention(self, query: Floats, keys: Halves, values: Halves, scale: np.float32) -> Floats: ...
     def delta_rule(
         self, state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, beta: Floats
     ) -> Floats: ...

@@ -116,10 +116,82 @@ cdef float *floats(cnp.ndarray array, str name) except NULL:
     return <float *>cnp.PyArray_DATA(array)
 
 
+# Large results live for one layer. Given back to the system they would cost a page fault every 4 KiB, a tenth
+# of the time of a prefill block, so a few of them are kept for the next layer.
+cdef enum:
+    KEPT_BLOCKS = 16
+    LARGE_BYTES = 1 << 18
+    KEPT_BYTES = 96 << 20
+
+cdef void *kept_memory[KEPT_BLOCKS]
+cdef size_t kept_sizes[KEPT_BLOCKS]
+cdef int kept_count = 0
+cdef size_t kept_bytes = 0
+
+
+cdef class Block:
+    """Memory of a large array; it outlives the array for the next one of the same size."""
+
+    cdef void *memory
+    cdef size_t nbytes
+
+    def __dealloc__(self):
+        global kept_count, kept_bytes
+        if self.memory != NULL and kept_count < KEPT_BLOCKS and kept_bytes + self.nbytes <= KEPT_BYTES:
+            kept_memory[kept_count], kept_sizes[kept_count] = self.memory, self.nbytes
+            kept_count += 1
+            kept_bytes += self.nbytes
+        else:
+            free(self.memory)
+
+
+cdef Block take_block(size_t nbytes):
+    global kept_count, kept_bytes
+    cdef Block block = Block()
+    cdef int i
+    block.nbytes = nbytes
+    for i in range(kept_count - 1, -1, -1):
+        if kept_sizes[i] == nbytes:
+            block.memory = kept_memory[i]
+            kept_count -= 1
+            kept_bytes -= nbytes
+            kept_memory[i], kept_sizes[i] = kept_memory[kept_count], kept_sizes[kept_count]
+            return block
+    while kept_count and kept_bytes + nbytes > KEPT_BYTES:  # other sizes are asked for now
+        kept_count -= 1
+        kept_bytes -= kept_sizes[kept_count]
+        free(kept_memory[kept_count])
+    block.memory = malloc(nbytes)
+    if block.memory == NULL:
+        raise MemoryError("no memory for activations")
+    return block
+
+
+cdef cnp.ndarray new_array(int dimensions, cnp.npy_intp *shape, int type_number, size_t size):
+    """An array with elements of `size` bytes, not initialised."""
+    cdef size_t nbytes = size
+    cdef int i
+    cdef Block block
+    cdef cnp.ndarray array
+    for i in range(dimensions):
+        nbytes *= <size_t>shape[i]
+    if nbytes < LARGE_BYTES:
+        return cnp.PyArray_SimpleNew(dimensions, shape, type_number)
+    block = take_block(nbytes)
+    array = cnp.PyArray_SimpleNewFromData(dimensions, shape, type_number, block.memory)
+    cnp.set_array_base(array, block)
+    return array
+
+
 cdef cnp.ndarray new_floats(int64_t rows, int64_t columns):
     cdef cnp.npy_intp shape[2]
     shape[0], shape[1] = rows, columns
-    return cnp.PyArray_SimpleNew(2, shape, cnp.NPY_FLOAT32)
+    return new_array(2, shape, cnp.NPY_FLOAT32, 4)
+
+
+cdef cnp.ndarray new_like(cnp.ndarray array):
+    """A contiguous float32 array of the same shape."""
+    return new_array(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT32, 4)
 
 
 cdef head_view view_heads(cnp.ndarray array, str name) except *:
@@ -410,7 +482,7 @@ cdef class Backend:
         a.tile = 1 if a.tokens == 1 else TILE_TOKENS
         # One allocation: scales, sums, units (the last tile is whole, its missing tokens are never read).
         size = 8 * a.tokens * a.blocks + (a.tokens + a.tile - 1) // a.tile * a.tile * a.inputs * a.parts
-        result.memory = cnp.PyArray_SimpleNew(1, &size, cnp.NPY_UINT8)
+        result.memory = new_array(1, &size, cnp.NPY_UINT8, 1)
         a.scales = <float *>cnp.PyArray_DATA(<cnp.ndarray>result.memory)
         a.sums = <int32_t *>(a.scales + a.tokens * a.blocks)
         a.units = <int8_t *>(a.sums + a.tokens * a.blocks)
@@ -464,76 +536,79 @@ cdef class Backend:
         cdef float *other = NULL if add is None else floats(add, "add")
         cdef float *w = floats(weight, "weight")
         cdef int64_t width = cnp.PyArray_DIM(weight, 0), count = cnp.PyArray_SIZE(x) // width
-        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(
-            cnp.PyArray_NDIM(x), cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
+        cdef cnp.ndarray out = new_like(x)
         cdef float *result = <float *>cnp.PyArray_DATA(out)
         cdef token_work work
         work.x, work.y, work.z, work.epsilon, work.out = data, other, w, epsilon, result
         self.each_token(&work, RMS_NORM, count, width)
         return out
 
-    def heads(self, cnp.ndarray x, object norm, float epsilon, cnp.ndarray cosines, cnp.ndarray sines,
-              bint adjacent, cnp.ndarray half=None):
-        """Normed (unless norm is None) and rotated heads of x; into `half`, fp16, or returned as float32."""
+    cdef token_work turning(self, cnp.ndarray x, object norm, float epsilon, cnp.ndarray cosines,
+                            cnp.ndarray sines, bint adjacent) except *:
+        """Norm (unless None) and rotation of heads x, but for where the result goes."""
         cdef token_work work
-        cdef cnp.ndarray out
         work.view = view_heads(x, "x")
         work.y, work.epsilon = NULL if norm is None else floats(norm, "norm"), epsilon
         work.rope.cosines, work.rope.sines = floats(cosines, "cosines"), floats(sines, "sines")
         work.rope.pairs, work.rope.adjacent = cnp.PyArray_DIM(cosines, 1), adjacent
         if work.view.dim > 1024:
             raise ValueError("heads of more than 1024 dimensions")
-        if half is not None:
-            require(half, cnp.NPY_FLOAT16, "half")
-            work.half_out = <uint16_t *>cnp.PyArray_DATA(half)
-            self.each_token(&work, HEADS_HALF, work.view.tokens, work.view.heads * work.view.dim)
-            return None
-        out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
-        work.out = <float *>cnp.PyArray_DATA(out)
-        self.each_token(&work, HEADS, work.view.tokens, work.view.heads * work.view.dim)
-        return out
+        return work
 
-    def store_half(self, cnp.ndarray x, cnp.ndarray half):
-        """Round heads x to fp16 into `half`."""
-        cdef head_view view = view_heads(x, "x")
-        require(half, cnp.NPY_FLOAT16, "half")
-        cdef uint16_t *halves = <uint16_t *>cnp.PyArray_DATA(half)
+    def attend(self, cnp.ndarray query, cnp.ndarray key, cnp.ndarray value, object query_norm, object key_norm,
+               float epsilon, cnp.ndarray cosines, cnp.ndarray sines, bint adjacent, cnp.ndarray keys,
+               cnp.ndarray values, int64_t position, float scale):
+        """See NumpyKernels.attend; keys and values are whole memories, written from `position` on."""
+        cdef token_work turn_key = self.turning(key, key_norm, epsilon, cosines, sines, adjacent)
+        cdef token_work turn_query = self.turning(query, query_norm, epsilon, cosines, sines, adjacent)
+        cdef head_view new_values = view_heads(value, "value")
+        cdef attention_work work
+        cdef attention_job *job = &work.job
+        cdef cnp.npy_intp shape[3]
+        cdef cnp.ndarray turned = new_like(query), out
+        cdef uint16_t *values_at
+        cdef int64_t tokens = turn_query.view.tokens, task
+        require(keys, cnp.NPY_FLOAT16, "keys")
+        require(values, cnp.NPY_FLOAT16, "values")
+        job.positions, job.kv_heads = position + tokens, cnp.PyArray_DIM(keys, 1)
+        job.value_dim, job.scale = cnp.PyArray_DIM(values, 2), scale
+        if (job.positions > cnp.PyArray_DIM(keys, 0) or job.positions > cnp.PyArray_DIM(values, 0)
+                or cnp.PyArray_DIM(keys, 2) != turn_key.view.dim or turn_key.view.tokens != tokens
+                or new_values.tokens != tokens or new_values.dim != job.value_dim
+                or turn_query.view.dim != turn_key.view.dim or cnp.PyArray_DIM(cosines, 0) < tokens):
+            raise ValueError("the heads do not fit the memories")
+        if turn_query.view.dim % 16 or job.value_dim % 16 or turn_query.view.heads // job.kv_heads > 64:
+            raise ValueError("head dimensions must be multiples of 16")
+        job.keys, job.values = <uint16_t *>cnp.PyArray_DATA(keys), <uint16_t *>cnp.PyArray_DATA(values)
+        turn_key.half_out = <uint16_t *>job.keys + position * job.kv_heads * turn_key.view.dim
+        values_at = <uint16_t *>job.values + position * job.kv_heads * job.value_dim
+        turn_query.out = <float *>cnp.PyArray_DATA(turned)
+        self.each_token(&turn_key, HEADS_HALF, tokens, turn_key.view.heads * turn_key.view.dim)
+        self.each_token(&turn_query, HEADS, tokens, turn_query.view.heads * turn_query.view.dim)
+        shape[0], shape[1], shape[2] = tokens, turn_query.view.heads, job.value_dim
+        out = new_array(3, shape, cnp.NPY_FLOAT32, 4)
+        work.at, job.query, job.out = self.at, view_heads(turned, "query"), <float *>cnp.PyArray_DATA(out)
+        work.step = max(1, min(64, tokens))
+        work.chunks = (tokens + work.step - 1) // work.step
+        work.scratch_size = attention_scratch(job, work.step)
         with nogil:
-            self.at.heads_half(&view, NULL, 0, NULL, halves)
+            self.at.heads_half(&new_values, NULL, 0, NULL, values_at)
+            if tokens * job.positions * job.query.heads * job.query.dim < 262144:
+                for task in range(job.kv_heads * work.chunks):
+                    attention_task(&work, task)
+            else:
+                pool_run(self.threads_pool, attention_task, &work, job.kv_heads * work.chunks)
+        if work.scratch_size < 0:
+            raise MemoryError("no memory for attention scores")
+        return out
 
     def l2_heads(self, cnp.ndarray x, float epsilon, float factor):
         """Heads of unit length times `factor`."""
         cdef head_view view = view_heads(x, "x")
-        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(x), cnp.NPY_FLOAT32)
+        cdef cnp.ndarray out = new_like(x)
         cdef float *result = <float *>cnp.PyArray_DATA(out)
         with nogil:
             self.at.l2_heads(&view, epsilon, factor, result)
-        return out
-
-    def attention(self, cnp.ndarray query, cnp.ndarray keys, cnp.ndarray values, float scale):
-        """See NumpyKernels.attention."""
-        cdef attention_work work
-        cdef attention_job *job = &work.job
-        cdef cnp.npy_intp shape[3]
-        work.at = self.at
-        job.query = view_heads(query, "query")
-        require(keys, cnp.NPY_FLOAT16, "keys")
-        require(values, cnp.NPY_FLOAT16, "values")
-        job.keys, job.values = <uint16_t *>cnp.PyArray_DATA(keys), <uint16_t *>cnp.PyArray_DATA(values)
-        job.positions, job.kv_heads = cnp.PyArray_DIM(keys, 0), cnp.PyArray_DIM(keys, 1)
-        job.value_dim, job.scale = cnp.PyArray_DIM(values, 2), scale
-        shape[0], shape[1], shape[2] = job.query.tokens, job.query.heads, job.value_dim
-        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, shape, cnp.NPY_FLOAT32)
-        job.out = <float *>cnp.PyArray_DATA(out)
-        if job.query.dim % 16 or job.value_dim % 16 or job.query.heads // job.kv_heads > 64:
-            raise ValueError("head dimensions must be multiples of 16")
-        work.step = max(1, min(64, job.query.tokens))
-        work.chunks = (job.query.tokens + work.step - 1) // work.step
-        work.scratch_size = attention_scratch(job, work.step)
-        with nogil:
-            pool_run(self.threads_pool, attention_task, &work, job.kv_heads * work.chunks)
-        if work.scratch_size < 0:
-            raise MemoryError("no memory for attention scores")
         return out
 
     def delta_rule(self, cnp.ndarray state, cnp.ndarray query, cnp.ndarray key, cnp.ndarray value,
@@ -549,7 +624,7 @@ cdef class Backend:
             cnp.PyArray_DIM(state, 0), cnp.PyArray_DIM(state, 1), cnp.PyArray_DIM(state, 2))
         if job.key_dim % 16 or job.value_dim % 16 or job.key_dim > 1024:
             raise ValueError("head dimensions must be multiples of 16 up to 1024")
-        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(value), cnp.NPY_FLOAT32)
+        cdef cnp.ndarray out = new_like(value)
         job.out = <float *>cnp.PyArray_DATA(out)
         with nogil:
             pool_run(self.threads_pool, delta_task, &work, job.value_heads)
@@ -578,8 +653,7 @@ cdef class Backend:
 
     def silu_product(self, cnp.ndarray gate, cnp.ndarray up):
         """silu(gate) ⊙ up."""
-        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(
-            cnp.PyArray_NDIM(gate), cnp.PyArray_DIMS(gate), cnp.NPY_FLOAT32)
+        cdef cnp.ndarray out = new_like(gate)
         cdef float *g = floats(gate, "gate")
         cdef float *u = floats(up, "up")
         cdef float *result = <float *>cnp.PyArray_DATA(out)
@@ -592,7 +666,7 @@ cdef class Backend:
     def sigmoid_product(self, cnp.ndarray gate, cnp.ndarray values):
         """sigmoid(gate) ⊙ values, [tokens, heads, dim]."""
         cdef head_view view = view_heads(gate, "gate")
-        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(3, cnp.PyArray_DIMS(gate), cnp.NPY_FLOAT32)
+        cdef cnp.ndarray out = new_like(gate)
         cdef float *v = floats(values, "values")
         cdef float *result = <float *>cnp.PyArray_DATA(out)
         with nogil:

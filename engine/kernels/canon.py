@@ -140,6 +140,15 @@ class RopeRows:
     adjacent: bool
 
 
+@dataclass(frozen=True)
+class HeadNorms:
+    """RMS norms of query and key heads, each weights [dim] or None."""
+
+    query: Floats | None
+    key: Floats | None
+    epsilon: np.float32
+
+
 def rotate(x: Floats, rope: RopeRows) -> Floats:
     """Rotate the first 2 * pairs dimensions of x [tokens, heads, dim] by the rows of its tokens."""
     pairs = rope.cosines.shape[1]

@@ -84,9 +84,9 @@ class NativeKernels(NumpyKernels):
             products: list[Floats] = self._native.multiply_packed(list(matrices), x)
             return products
         return [
-            self._native.multiply_dense(m, x) if isinstance(m, _native.Dense) else super(
-                NativeKernels, self
-            ).multiply((m,), x)[0]
+            self._native.multiply_dense(m, x)
+            if isinstance(m, _native.Dense)
+            else super(NativeKernels, self).multiply((m,), x)[0]
             for m in matrices
         ]
 
@@ -95,26 +95,36 @@ class NativeKernels(NumpyKernels):
         normed: Floats = self._native.rms_norm(x, add, weight, epsilon)
         return normed
 
-    def heads(self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows) -> Floats:
-        """See NumpyKernels.heads."""
-        turned: Floats = self._native.heads(x, norm, epsilon, rope.cosines, rope.sines, rope.adjacent)
-        return turned
-
-    def store_heads(
-        self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows, out: Halves
-    ) -> None:
-        """See NumpyKernels.store_heads."""
-        self._native.heads(x, norm, epsilon, rope.cosines, rope.sines, rope.adjacent, out)
-
-    def store(self, x: Floats, out: Halves) -> None:
-        """See NumpyKernels.store."""
-        self._native.store_half(x, out)
-
-    def attention(self, query: Floats, keys: Halves, values: Halves, scale: np.float32) -> Floats:
-        """See NumpyKernels.attention."""
-        if query.shape[2] % 16 or values.shape[2] % 16:
-            return super().attention(query, keys, values, scale)
-        mixed: Floats = self._native.attention(query, keys, values, scale)
+    def attend(
+        self,
+        query: Floats,
+        key: Floats,
+        value: Floats,
+        norms: canon.HeadNorms,
+        rope: canon.RopeRows,
+        keys: Halves,
+        values: Halves,
+        position: int,
+        scale: np.float32,
+    ) -> Floats:
+        """See NumpyKernels.attend."""
+        if query.shape[2] % 16 or value.shape[2] % 16:
+            return super().attend(query, key, value, norms, rope, keys, values, position, scale)
+        mixed: Floats = self._native.attend(
+            query,
+            key,
+            value,
+            norms.query,
+            norms.key,
+            norms.epsilon,
+            rope.cosines,
+            rope.sines,
+            rope.adjacent,
+            keys,
+            values,
+            position,
+            scale,
+        )
         return mixed
 
     def delta_rule(

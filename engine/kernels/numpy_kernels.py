@@ -118,19 +118,29 @@ class NumpyKernels:
             x += add
         return canon.rms_norm(x, weight, epsilon)
 
-    def heads(self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows) -> Floats:
-        """Heads x [tokens, heads, dim], normed unless `norm` is None, then rotated."""
-        return canon.rotate(x if norm is None else canon.rms_norm(x, norm, epsilon), rope)
+    def attend(
+        self,
+        query: Floats,
+        key: Floats,
+        value: Floats,
+        norms: canon.HeadNorms,
+        rope: canon.RopeRows,
+        keys: Halves,
+        values: Halves,
+        position: int,
+        scale: np.float32,
+    ) -> Floats:
+        """Attention of a sequence's next tokens, the first at `position`.
 
-    def store_heads(
-        self, x: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows, out: Halves
-    ) -> None:
-        """As `heads`, rounded to fp16 into `out`."""
-        out[...] = self.heads(x, norm, epsilon, rope)
-
-    def store(self, x: Floats, out: Halves) -> None:
-        """Heads x [tokens, heads, dim] rounded to fp16 into `out`."""
-        out[...] = x
+        query, key and value [tokens, heads, dim] are the projections; queries and keys are normed and
+        rotated; keys and values are rounded to fp16 and written to the memories `keys` and `values`
+        [context, kv heads, dim] before they are read. Returns [tokens, heads, value dim].
+        """
+        end = position + len(query)
+        keys[position:end] = _turned(key, norms.key, norms.epsilon, rope)
+        values[position:end] = value
+        turned = _turned(query, norms.query, norms.epsilon, rope)
+        return self.attention(turned, keys[:end], values[:end], scale)
 
     def attention(self, query: Floats, keys: Halves, values: Halves, scale: np.float32) -> Floats:
         """Causal attention of the last tokens of a sequence.
@@ -268,6 +278,11 @@ def default_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _turned(heads: Floats, norm: Floats | None, epsilon: np.float32, rope: canon.RopeRows) -> Floats:
+    """Heads, normed unless `norm` is None, then rotated."""
+    return canon.rotate(heads if norm is None else canon.rms_norm(heads, norm, epsilon), rope)
 
 
 def _packed_tile(

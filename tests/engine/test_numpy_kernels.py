@@ -21,6 +21,7 @@ from tests.scalar_blocks import GEOMETRY, Q5_1, STEP_ZERO, decode_block
 
 F = np.float32
 Floats = NDArray[np.float32]
+Halves = NDArray[np.float16]
 
 
 @pytest.fixture(autouse=True)
@@ -182,8 +183,20 @@ def test_rows_are_selected_by_id(backend: Backend) -> None:
         assert found[place].tolist() == expected
 
 
-@pytest.mark.parametrize(("tokens", "past"), [(1, 0), (1, 20), (5, 0), (4, 13)])
-@pytest.mark.parametrize("dim", [16, 24])
+def attend(kernels: Kernels, query: Floats, keys: Halves, values: Halves, scale: np.float32) -> Floats:
+    """Attention alone: no norms, a rotation by no angle, the last keys and values written again."""
+    tokens, position = len(query), len(keys) - len(query)
+    still = canon.RopeRows(np.ones((tokens, 4), np.float32), np.zeros((tokens, 4), np.float32), False)
+    memories = keys.copy(), values.copy()
+    for memory in memories:
+        memory[position:] = np.nan
+    new = keys[position:].astype(np.float32), values[position:].astype(np.float32)
+    norms = canon.HeadNorms(None, None, F(0))
+    return kernels.attend(query, *new, norms, still, *memories, position, scale)
+
+
+@pytest.mark.parametrize(("tokens", "past"), [(1, 0), (1, 20), (3, 40), (5, 0), (4, 13), (9, 70)])
+@pytest.mark.parametrize("dim", [16, 24, 48])
 def test_attention_equals_the_scalar_contract_by_bits(
     backend: Backend, tokens: int, past: int, dim: int
 ) -> None:
@@ -191,7 +204,7 @@ def test_attention_equals_the_scalar_contract_by_bits(
     heads, kv_heads = 4, 2
     query = normal(7, tokens, heads, dim) * 3
     keys = normal(8, past + tokens, kv_heads, dim).astype(np.float16)
-    values = normal(9, past + tokens, kv_heads, dim + 8).astype(np.float16)
+    values = normal(9, past + tokens, kv_heads, dim + 16).astype(np.float16)
     scale = F(dim**-0.5)
     expected = np.array(
         [
@@ -209,14 +222,14 @@ def test_attention_equals_the_scalar_contract_by_bits(
         np.float32,
     )
     for threads in (1, 2):
-        found = backend(threads, 16).attention(query, keys, values, scale)
+        found = attend(backend(threads, 16), query, keys, values, scale)
         assert found.tobytes() == expected.tobytes()
 
 
 def test_attention_over_one_position_copies_its_value(backend: Backend) -> None:
     """The weight of a single position is exactly 1."""
     values = normal(10, 1, 1, 16).astype(np.float16)
-    found = backend(1, 16).attention(normal(11, 1, 2, 16), values, values, F(0.25))
+    found = attend(backend(1, 16), normal(11, 1, 2, 16), values, values, F(0.25))
     np.testing.assert_array_equal(found[0], np.broadcast_to(values[0].astype(np.float32), (2, 16)))
 
 
@@ -316,7 +329,7 @@ def test_norm_adds_what_a_sublayer_gave(backend: Backend) -> None:
 @pytest.mark.parametrize("normed", [False, True])
 def test_heads_are_normed_and_rotated(backend: Backend, adjacent: bool, normed: bool) -> None:
     """Pairs (i, i + 8) or (2i, 2i + 1) of the first 16 dimensions turn, the others stay; keys become fp16."""
-    tokens, heads, dim, pairs = 3, 2, 24, 8
+    tokens, heads, dim, pairs = 3, 2, 32, 8
     x, angles = normal(32, tokens, heads, dim), normal(33, tokens, pairs)
     rope = canon.RopeRows(np.cos(angles), np.sin(angles), adjacent)
     norm = normal(34, dim) if normed else None
@@ -326,13 +339,15 @@ def test_heads_are_normed_and_rotated(backend: Backend, adjacent: bool, normed: 
         if norm is not None:
             head = scalar_canon.rms_norm(head, list(norm), F(1e-6))
         expected[t, h] = scalar_canon.rotate(head, list(rope.cosines[t]), list(rope.sines[t]), adjacent)
-    kernels = backend(1, 16)
-    assert kernels.heads(x, norm, F(1e-6), rope).tobytes() == expected.tobytes()
-    keys, values = np.empty(x.shape, np.float16), np.empty(x.shape, np.float16)
-    kernels.store_heads(x, norm, F(1e-6), rope, keys)
-    assert keys.tobytes() == expected.astype(np.float16).tobytes()
-    kernels.store(x, values)
-    assert values.tobytes() == x.astype(np.float16).tobytes()
+    memories = np.zeros((5, heads, dim), np.float16), np.zeros((5, heads, dim), np.float16)
+    norms = canon.HeadNorms(norm, norm, F(1e-6))
+    mixed = backend(1, 16).attend(x, x, x, norms, rope, *memories, 1, F(0.25))
+    for memory, new in zip(memories, (expected, x), strict=True):
+        assert memory[1:4].tobytes() == new.astype(np.float16).tobytes()
+        assert not memory[[0, 4]].any()
+    # Queries turn as keys do: attention over what was written, by queries that are turned already.
+    turned = attend(backend(1, 16), expected, memories[0][:4], memories[1][:4], F(0.25))
+    assert mixed.tobytes() == turned.tobytes()
 
 
 def test_hadamard_with_order_and_signs(backend: Backend) -> None:

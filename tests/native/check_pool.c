@@ -14,7 +14,7 @@ typedef struct {
     long round;
     int done[MOST_TASKS];
     long results[MOST_TASKS];
-    int right;
+    int right, started, ended;
 } job;
 
 static void task(void *context, long index) {
@@ -59,7 +59,11 @@ static void rest(void) {
 
 static void *other_thread(void *context) {
     job *j = context;
-    j->right = run_many(j, 200);
+    j->right = 1;
+    while (!__atomic_load_n(&j->ended, __ATOMIC_ACQUIRE)) {
+        j->right &= run_many(j, 5);
+        __atomic_store_n(&j->started, 1, __ATOMIC_RELEASE);
+    }
     return NULL;
 }
 
@@ -67,9 +71,13 @@ static void beside_another(pool *p) {
     static job mine, others;
     pthread_t thread;
     mine.p = others.p = p;
-    int started = pthread_create(&thread, NULL, other_thread, &others) == 0, right = run_many(&mine, 200);
-    if (started) pthread_join(thread, NULL);
-    expect(0, started && right && others.right, "jobs of two threads disturbed each other");
+    others.started = others.ended = 0;
+    if (pthread_create(&thread, NULL, other_thread, &others)) return;
+    while (!__atomic_load_n(&others.started, __ATOMIC_ACQUIRE)) rest();
+    int right = run_many(&mine, 500);
+    __atomic_store_n(&others.ended, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    expect(0, right && others.right, "jobs of two threads disturbed each other");
 }
 
 /* The child ends with 0 if the pool still works there and can be freed. */
