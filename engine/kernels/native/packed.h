@@ -83,7 +83,8 @@ INLINE void tile_block(const packed_type type, int parts, int count, const uint8
     UNROLL
     for (int t = 0; t < count; t++) {
         int64_t at = (token + t) * x->blocks + block;
-        A dots = parts == 2 ? a_add(a_scale(high[t], 8), low[t]) : high[t];
+        A dots = a_total(high[t], type.largest);
+        if (parts == 2) dots = a_add(a_scale(dots, 8), a_total(low[t], type.largest));
         F term = block_term(type, dots, scale, minimum, x->scales[at], x->sums[at]);
         f_store(y + 16 * t, f_add(f_load(y + 16 * t), term));
     }
@@ -109,6 +110,13 @@ INLINE void panel_many(const packed_type type, int parts, const panel_view *v, c
     }
 }
 
+INLINE A chain_total(const A *chains, int largest) {
+    A total = a_total(chains[0], largest);
+    UNROLL
+    for (int c = 1; c < CHAINS; c++) total = a_add(total, a_total(chains[c], largest));
+    return total;
+}
+
 /* One token: codes go from memory to the dot product without a detour. */
 INLINE void panel_one(const packed_type type, int parts, const panel_view *v, const activations *x, float *y) {
     const int8_t *q = x->units;
@@ -116,12 +124,14 @@ INLINE void panel_one(const packed_type type, int parts, const panel_view *v, co
     for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts) {
         const uint8_t *codes = v->codes + b * type.registers * 64;
         const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
-        A high[2] = {a_zero(), a_zero()}, low[2] = {a_zero(), a_zero()};
+        A high[CHAINS], low[CHAINS]; /* apart, so that one product need not wait for the one before */
+        UNROLL
+        for (int c = 0; c < CHAINS; c++) high[c] = low[c] = a_zero();
 #define DOT(K, CODES, INPUT)                                                                              \
     do {                                                                                                  \
         V w_ = (CODES);                                                                                   \
-        high[(K) & 1] = a_dot(high[(K) & 1], w_, q + (INPUT) * parts, type.largest);                      \
-        if (parts == 2) low[(K) & 1] = a_dot(low[(K) & 1], w_, q + (INPUT) * parts + 4, type.largest);    \
+        high[(K) % CHAINS] = a_dot(high[(K) % CHAINS], w_, q + (INPUT) * parts, type.largest);                      \
+        if (parts == 2) low[(K) % CHAINS] = a_dot(low[(K) % CHAINS], w_, q + (INPUT) * parts + 4, type.largest);    \
     } while (0)
         if (type.bits) {
             int s = 0;
@@ -148,8 +158,8 @@ INLINE void panel_one(const packed_type type, int parts, const panel_view *v, co
             extra = NULL;
         }
 #undef DOT
-        A dots = a_add(high[0], high[1]);
-        if (parts == 2) dots = a_add(a_scale(dots, 8), a_add(low[0], low[1]));
+        A dots = chain_total(high, type.largest);
+        if (parts == 2) dots = a_add(a_scale(dots, 8), chain_total(low, type.largest));
         F scale = f_half(piece(v, type.pieces * b));
         sum = f_add(sum, block_term(type, dots, scale, extra, x->scales[b], x->sums[b]));
     }

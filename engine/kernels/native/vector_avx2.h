@@ -3,7 +3,7 @@ typedef struct { __m256i a, b; } V; /* rows 0..7, rows 8..15 */
 typedef struct { __m256i a, b; } A;
 typedef struct { __m256 a, b; } F;
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2 };
 
 INLINE V v_load(const uint8_t *p) {
     V r = {_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
@@ -53,7 +53,8 @@ INLINE __m256i dot(__m256i sum, __m256i w, __m256i x, int largest) {
 #endif
 #else
     const __m256i one = _mm256_set1_epi16(1), nibble = _mm256_set1_epi8(15);
-    if (largest <= 127) return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), one));
+    /* A block's pair sums of codes up to 15 fit 16 bits: 32 steps of 2 * 3 * 128, or 8 of 2 * 15 * 128. */
+    if (largest <= 15) return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
     /* 16-bit pair sums could saturate: low and high nibbles apart */
     __m256i low = _mm256_maddubs_epi16(_mm256_and_si256(w, nibble), x);
     __m256i high = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(w, 4), nibble), x);
@@ -67,6 +68,16 @@ INLINE A a_dot(A s, V w, const int8_t *q, int largest) {
     __m256i x = _mm256_set1_epi32(four);
     A r = {dot(s.a, w.a, x, largest), dot(s.b, w.b, x, largest)};
     return r;
+}
+INLINE A a_total(A x, int largest) {
+#if AVX_VNNI
+    (void)largest;
+    return x;
+#else
+    const __m256i one = _mm256_set1_epi16(1);
+    A r = {_mm256_madd_epi16(x.a, one), _mm256_madd_epi16(x.b, one)};
+    return largest <= 15 ? r : x;
+#endif
 }
 INLINE A a_add(A x, A y) {
     A r = {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};

@@ -3,7 +3,7 @@ typedef __m512i V;
 typedef __m512i A;
 typedef __m512 F;
 
-enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8 };
+enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4 };
 
 INLINE V v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 INLINE void v_store(uint8_t *p, V a) { _mm512_storeu_si512(p, a); }
@@ -37,12 +37,21 @@ INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
     return _mm512_dpbusd_epi32(a, w, x);
 #else
     const V one = _mm512_set1_epi16(1);
-    if (largest <= 127) return _mm512_add_epi32(a, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), one));
+    /* A block's pair sums of codes up to 15 fit 16 bits: 32 steps of 2 * 3 * 128, or 8 of 2 * 15 * 128. */
+    if (largest <= 15) return _mm512_add_epi16(a, _mm512_maddubs_epi16(w, x));
     /* 16-bit pair sums could saturate: low and high nibbles apart */
     V low = _mm512_maddubs_epi16(v_field(w, 0, 15), x), high = _mm512_maddubs_epi16(v_field(w, 4, 15), x);
     a = _mm512_add_epi32(a, _mm512_madd_epi16(low, one));
     return _mm512_add_epi32(a, _mm512_madd_epi16(high, _mm512_set1_epi16(16)));
 #endif
+#endif
+}
+INLINE A a_total(A a, int largest) {
+#if AVX512_VNNI
+    (void)largest;
+    return a;
+#else
+    return largest <= 15 ? _mm512_madd_epi16(a, _mm512_set1_epi16(1)) : a;
 #endif
 }
 INLINE A a_add(A a, A b) { return _mm512_add_epi32(a, b); }

@@ -6,7 +6,7 @@ typedef struct { uint8x16_t v[4]; } V; /* rows 0..3, 4..7, 8..11, 12..15 */
 typedef struct { int32x4_t v[4]; } A;
 typedef struct { float32x4_t v[4]; } F;
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2 };
 
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 
@@ -48,6 +48,7 @@ INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
     }
     return a;
 }
+INLINE A a_total(A a, int largest) { (void)largest; return a; }
 INLINE A a_add(A a, A b) { EACH(i, 4) a.v[i] = vaddq_s32(a.v[i], b.v[i]); return a; }
 INLINE A a_scale(A a, int shift) { EACH(i, 4) a.v[i] = vshlq_s32(a.v[i], vdupq_n_s32(shift)); return a; }
 INLINE A a_minus(A a, int32_t b) { EACH(i, 4) a.v[i] = vsubq_s32(a.v[i], vdupq_n_s32(b)); return a; }
