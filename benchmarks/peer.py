@@ -13,7 +13,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Peer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(30)  # its last words may come after it closed its output
             last = self._log.read_text("utf-8", errors="replace").splitlines()[-5:]
             raise BenchmarkError("\n".join(["the peer ended; its last lines:", *last]))
         answer: dict[str, Any] = json.loads(line)

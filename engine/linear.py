@@ -1,7 +1,7 @@
 """Projections: a weight matrix with the rotation its input needs, and inputs that share what they derive.
 
 Several projections read one activation (query, key and value; gate and up), and each may need it rotated
-and rounded to integers. `Features` derives each form once, and `project` multiplies in one call what
+and rounded to integers. `Features` derives each form once, and `Projections` multiplies in one call what
 shares a form.
 """
 
@@ -19,6 +19,8 @@ from engine.kernels.matrices import Matrix
 
 class Features:
     """Activations float32 [tokens, width], with their rotated and integer forms made on first use."""
+
+    __slots__ = ("_forms", "kernels", "values")
 
     def __init__(self, values: Floats, kernels: Kernels) -> None:
         self.values = values
@@ -49,19 +51,23 @@ class Linear:
 
     def __call__(self, x: Features) -> Floats:
         """Products float32 [tokens, rows]."""
-        return x.kernels.multiply((self.matrix,), x.in_form(self.rotation, self.form))[0]
+        return x.kernels.multiply([self.matrix], x.in_form(self.rotation, self.form))[0]
 
 
-def project(x: Features, *linears: Linear) -> list[Floats]:
-    """The products of several projections of one input, those next to each other in one call."""
-    out: list[Floats] = []
-    first = 0
-    while first < len(linears):
-        rotation, form = linears[first].rotation, linears[first].form
-        last = first + 1
-        while last < len(linears) and linears[last].rotation is rotation and linears[last].form == form:
-            last += 1
-        matrices = tuple(linear.matrix for linear in linears[first:last])
-        out += x.kernels.multiply(matrices, x.in_form(rotation, form))
-        first = last
-    return out
+class Projections:
+    """Several projections of one input; neighbours that share a form are multiplied in one call."""
+
+    def __init__(self, *linears: Linear) -> None:
+        self._runs: list[tuple[Rotation | None, Hashable, list[Matrix]]] = []
+        for linear in linears:
+            if self._runs and self._runs[-1][:2] == (linear.rotation, linear.form):
+                self._runs[-1][2].append(linear.matrix)
+            else:
+                self._runs.append((linear.rotation, linear.form, [linear.matrix]))
+
+    def __call__(self, x: Features) -> list[Floats]:
+        """The products of each projection, float32 [tokens, rows]."""
+        out: list[Floats] = []
+        for rotation, form, matrices in self._runs:
+            out += x.kernels.multiply(matrices, x.in_form(rotation, form))
+        return out

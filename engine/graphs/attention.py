@@ -11,7 +11,7 @@ from engine.graphs.graph import Span
 from engine.graphs.rope import RopeTable
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats, HeadNorms
-from engine.linear import Features, Linear, project
+from engine.linear import Features, Linear, Projections
 from engine.memory import AttentionMemory
 
 
@@ -34,9 +34,7 @@ class Attention:
     """
 
     shape: AttentionShape
-    query: Linear
-    key: Linear
-    value: Linear
+    inputs: Projections  # query, key, value
     output: Linear
     norms: HeadNorms
     rope: RopeTable
@@ -47,7 +45,7 @@ class Attention:
     def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; appends the rows' keys and values to the spans' memories."""
         shape, kernels = self.shape, self.kernels
-        projected = project(x, self.query, self.key, self.value)
+        projected = self.inputs(x)
         query = projected[0].reshape(-1, shape.heads, shape.key_dim * (2 if self.gated else 1))
         key = projected[1].reshape(-1, shape.kv_heads, shape.key_dim)
         value = projected[2].reshape(-1, shape.kv_heads, shape.value_dim)

@@ -13,7 +13,7 @@ import numpy as np
 from engine.graphs.graph import Span
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats
-from engine.linear import Features, Linear, project
+from engine.linear import Features, Linear, Projections
 from engine.memory import DeltaMemory
 
 
@@ -51,10 +51,7 @@ class DeltaNet:
     """
 
     shape: DeltaShape
-    qkv: Linear
-    gate: Linear
-    alpha: Linear
-    beta: Linear
+    inputs: Projections  # qkv, gate, alpha, beta
     output: Linear
     convolution: Floats  # (taps, channels), the last tap is the current token
     a: Floats  # (value heads,)
@@ -66,7 +63,7 @@ class DeltaNet:
     def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; advances the spans' memories."""
         shape, kernels = self.shape, self.kernels
-        raw, gate, alpha, beta = project(x, self.qkv, self.gate, self.alpha, self.beta)
+        raw, gate, alpha, beta = self.inputs(x)
         decay, strength = kernels.gates(alpha, beta, self.a, self.dt)
         parts = []
         for span in spans:

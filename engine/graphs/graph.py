@@ -17,7 +17,7 @@ from engine.hadamard import Rotation
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats
 from engine.kernels.matrices import Matrix
-from engine.linear import Features, Linear, project
+from engine.linear import Features, Linear, Projections
 from engine.memory import LayerMemory
 
 
@@ -57,14 +57,13 @@ class Mixer(Protocol):
 class FeedForward:
     """down(silu(gate x) ⊙ up x)."""
 
-    gate: Linear
-    up: Linear
+    gate_up: Projections
     down: Linear
     kernels: Kernels
 
     def __call__(self, x: Features) -> Floats:
         """Outputs [tokens, width]."""
-        hidden = self.kernels.silu_product(*project(x, self.gate, self.up))
+        hidden = self.kernels.silu_product(*self.gate_up(x))
         return self.down(Features(hidden, self.kernels))
 
 

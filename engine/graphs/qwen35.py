@@ -17,6 +17,7 @@ from engine.graphs.delta_net import DeltaNet, DeltaShape
 from engine.graphs.graph import Graph, Layer, Mixer
 from engine.graphs.rope import rope_table
 from engine.graphs.transformer import Sizes, attention, feed_forward, finish
+from engine.linear import Projections
 from engine.weights import Weights
 
 
@@ -92,10 +93,12 @@ def _delta_net(weights: Weights, sizes: Sizes, shape: DeltaShape, index: int) ->
     name = f"blk.{index}."
     return DeltaNet(
         shape,
-        weights.linear(f"{name}attn_qkv.weight", sizes.width, shape.channels),
-        weights.linear(f"{name}attn_gate.weight", sizes.width, shape.value_width),
-        weights.linear(f"{name}ssm_alpha.weight", sizes.width, shape.value_heads),
-        weights.linear(f"{name}ssm_beta.weight", sizes.width, shape.value_heads),
+        Projections(
+            weights.linear(f"{name}attn_qkv.weight", sizes.width, shape.channels),
+            weights.linear(f"{name}attn_gate.weight", sizes.width, shape.value_width),
+            weights.linear(f"{name}ssm_alpha.weight", sizes.width, shape.value_heads),
+            weights.linear(f"{name}ssm_beta.weight", sizes.width, shape.value_heads),
+        ),
         weights.linear(
             f"{name}ssm_out.weight", shape.value_width, sizes.width, _grouped_order(weights, shape)
         ),

@@ -8,7 +8,7 @@ frequencies between two correction dimensions and scales the result by 1 + 0.1 l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,23 @@ from engine.gguf import Metadata
 from engine.kernels.canon import Floats, RopeRows
 
 
-@dataclass(frozen=True)
+@dataclass
 class RopeTable:
     """Cosines and sines [context, pairs]; `adjacent` pairs are (2i, 2i+1), others (i, i + pairs)."""
 
     cosines: Floats
     sines: Floats
     adjacent: bool
+    _last: tuple[int, int, RopeRows] | None = field(default=None, repr=False)  # all layers ask for the same
 
     def rows(self, position: int, tokens: int) -> RopeRows:
         """The rows of `tokens` positions from `position` on."""
-        run = slice(position, position + tokens)
-        return RopeRows(self.cosines[run], self.sines[run], self.adjacent)
+        last = self._last
+        if last is None or last[0] != position or last[1] != tokens:
+            run = slice(position, position + tokens)
+            rows = RopeRows(self.cosines[run], self.sines[run], self.adjacent)
+            last = self._last = (position, tokens, rows)
+        return last[2]
 
 
 def rope_table(

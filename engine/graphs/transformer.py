@@ -12,7 +12,7 @@ from engine.graphs.attention import Attention, AttentionShape
 from engine.graphs.graph import Embedding, FeedForward, Graph, Layer
 from engine.graphs.rope import RopeTable, rope_table
 from engine.kernels.canon import HeadNorms
-from engine.linear import Linear
+from engine.linear import Linear, Projections
 from engine.weights import Weights
 
 MAX_LAYERS = 512
@@ -106,9 +106,11 @@ def attention(
         )
     return Attention(
         shape,
-        weights.linear(f"{name}q.weight", sizes.width, shape.heads * shape.key_dim * (2 if gated else 1)),
-        weights.linear(f"{name}k.weight", sizes.width, shape.kv_heads * shape.key_dim),
-        weights.linear(f"{name}v.weight", sizes.width, shape.kv_heads * shape.value_dim),
+        Projections(
+            weights.linear(f"{name}q.weight", sizes.width, shape.heads * shape.key_dim * (2 if gated else 1)),
+            weights.linear(f"{name}k.weight", sizes.width, shape.kv_heads * shape.key_dim),
+            weights.linear(f"{name}v.weight", sizes.width, shape.kv_heads * shape.value_dim),
+        ),
         weights.linear(f"{name}output.weight", shape.heads * shape.value_dim, sizes.width),
         HeadNorms(
             weights.array(f"{name}q_norm.weight", (shape.key_dim,)) if head_norms else None,
@@ -126,8 +128,10 @@ def feed_forward(weights: Weights, sizes: Sizes, index: int) -> FeedForward:
     """The feed-forward sublayer of layer `index`."""
     name = f"blk.{index}.ffn_"
     return FeedForward(
-        weights.linear(f"{name}gate.weight", sizes.width, sizes.feed_forward),
-        weights.linear(f"{name}up.weight", sizes.width, sizes.feed_forward),
+        Projections(
+            weights.linear(f"{name}gate.weight", sizes.width, sizes.feed_forward),
+            weights.linear(f"{name}up.weight", sizes.width, sizes.feed_forward),
+        ),
         weights.linear(f"{name}down.weight", sizes.feed_forward, sizes.width),
         weights.kernels,
     )

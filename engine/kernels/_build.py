@@ -10,8 +10,8 @@ import sys
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
-# One rounding an operation: no fused multiply-add, no fast-math. Nobody reads errno or the exception flags, and
-# keeping them would hinder vector square roots and vector comparisons.
+# One rounding an operation: no fused multiply-add, no fast-math. Nobody reads errno or the exception flags;
+# keeping them would hinder vector square roots and comparisons.
 GNU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"]
 MSVC_FLAGS = ["/O2", "/fp:precise"]
 

@@ -593,7 +593,7 @@ cdef class Backend:
         work.scratch_size = attention_scratch(job, work.step)
         with nogil:
             self.at.heads_half(&new_values, NULL, 0, NULL, values_at)
-            if tokens * job.positions * job.query.heads * job.query.dim < 262144:
+            if tokens * job.positions * job.query.heads * job.query.dim < 32768:
                 for task in range(job.kv_heads * work.chunks):
                     attention_task(&work, task)
             else:

@@ -7,7 +7,7 @@ dimensions that are no multiple of 16) is computed by the NumPy backend that thi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +78,15 @@ class NativeKernels(NumpyKernels):
             return self._native.quantise(x, form[0], form[1], self.activation_bits)
         return super().integers(x, form)
 
-    def multiply(self, matrices: Sequence[Matrix], x: Any) -> list[Floats]:
+    def multiply(self, matrices: list[Matrix], x: Any) -> list[Floats]:
         """Products of matrices of one form, native ones in one parallel run."""
         if isinstance(x, _native.Integers):
-            products: list[Floats] = self._native.multiply_packed(list(matrices), x)
+            products: list[Floats] = self._native.multiply_packed(matrices, x)
             return products
         return [
             self._native.multiply_dense(m, x)
             if isinstance(m, _native.Dense)
-            else super(NativeKernels, self).multiply((m,), x)[0]
+            else super(NativeKernels, self).multiply([m], x)[0]
             for m in matrices
         ]
 

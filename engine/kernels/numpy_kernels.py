@@ -9,7 +9,7 @@ integer below 2**24.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +65,7 @@ class NumpyKernels:
         assert isinstance(form, int)
         return self.quantise(x, form)
 
-    def multiply(self, matrices: Sequence[Matrix], x: Any) -> list[Floats]:
+    def multiply(self, matrices: list[Matrix], x: Any) -> list[Floats]:
         """Products [tokens, rows] of matrices of one form with the same activations in that form."""
         return [
             self.multiply_packed(m, x) if isinstance(m, PackedMatrix) else self.multiply_dense(m, x)

@@ -19,7 +19,7 @@ def test_counts_calls(name: str) -> None:
 
     def products() -> list[bytes]:
         integers = kernels.integers(x, kernels.form(matrix))
-        return [product.tobytes() for product in kernels.multiply((matrix, matrix), integers)]
+        return [product.tobytes() for product in kernels.multiply([matrix, matrix], integers)]
 
     expected = products()
     watch = Stopwatch()

@@ -8,7 +8,7 @@ from engine.gguf import parse_header
 from engine.hadamard import HadamardContract
 from engine.kernels import NumpyKernels
 from engine.layout import prove_layout
-from engine.linear import Features, Linear, project
+from engine.linear import Features, Linear, Projections
 from engine.weights import Weights
 from tests.gguf_writer import F16, F32, Q8_0, GgufWriter
 
@@ -82,10 +82,10 @@ def test_projections_of_one_input_keep_their_order() -> None:
     weights = store(writer)
     names = ("dense_a", "dense_b", "packed", "dense_c")
     first = Features(np.eye(32, dtype=np.float32)[:1], weights.kernels)
-    found = project(first, *(weights.linear(name, 32, 1) for name in names))
+    found = Projections(*(weights.linear(name, 32, 1) for name in names))(first)
     assert [float(product[0, 0]) for product in found] == [97, 98, 0, 99]
     second = Features(np.eye(32, dtype=np.float32)[1:2], weights.kernels)
-    found = project(second, *(weights.linear(name, 32, 1) for name in names))
+    found = Projections(*(weights.linear(name, 32, 1) for name in names))(second)
     assert [float(product[0, 0]) for product in found] == [98, 99, 1, 100]
 
 

@@ -241,6 +241,6 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_option_is_unread() -> None:
     """Every refusal is an error of the engine, whatever the words are."""
-    for words in (["--prompt", "--prompt", "--prompt"], ["=", "--"], ["--help=1"], ["-h1"], ["--mode"]):
+    for words in (["--prompt", "--prompt", "--prompt"], ["=", "--"], ["--help=1"], ["-x1"], ["--mode"]):
         with pytest.raises(EngineError):
             parse_options(words)
