@@ -32,11 +32,12 @@ class Features:
         key = (rotation, form)
         found = self._forms.get(key)
         if found is None:
-            if form is not None:
-                found = self.kernels.integers(self.in_form(rotation, None), form)
-            else:
+            if form is None:
                 assert rotation is not None
                 found = rotation.apply(self.values, self.kernels)
+            else:
+                values = self.values if rotation is None else self.in_form(rotation, None)
+                found = self.kernels.integers(values, form)
             self._forms[key] = found
         return found
 

@@ -49,8 +49,9 @@ class Attention:
         query = projected[0].reshape(-1, shape.heads, shape.key_dim * (2 if self.gated else 1))
         key = projected[1].reshape(-1, shape.kv_heads, shape.key_dim)
         value = projected[2].reshape(-1, shape.kv_heads, shape.value_dim)
-        gate = query[..., shape.key_dim :]
-        query = query[..., : shape.key_dim]
+        gate = None
+        if self.gated:
+            query, gate = query[..., : shape.key_dim], query[..., shape.key_dim :]
         parts = []
         for span in spans:
             memory = span.memories[layer]
@@ -70,7 +71,7 @@ class Attention:
                 )
             )
         mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if self.gated:
+        if gate is not None:
             mixed = kernels.sigmoid_product(gate, mixed)
         return self.output(Features(mixed.reshape(mixed.shape[0], -1), kernels))
 

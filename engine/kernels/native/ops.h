@@ -394,7 +394,10 @@ static void delta_rule(const delta_job *job, int64_t head) {
     float *state = job->state + head * dim * vdim;
     float columns[MAX_DIM * 16];
     for (int64_t v = 0; v < vdim; v += 16) {
-        for (int64_t i = 0; i < dim; i++) memcpy(columns + 16 * i, state + i * vdim + v, 64);
+        for (int64_t i = 0; i < dim; i++) {
+            memcpy(columns + 16 * i, state + i * vdim + v, 64);
+            prefetch(state + i * vdim + v + 16); /* the next columns: too far apart for the processor to guess */
+        }
         for (int64_t t = 0; t < job->tokens; t++) {
             const float *k = job->key + (t * job->key_heads + key_head) * dim;
             const float *q = job->query + (t * job->key_heads + key_head) * dim;
@@ -440,12 +443,16 @@ static void gates(const float *alpha, const float *beta, const float *a, const f
 
 static void convolve(const float *inputs, const float *weights, int64_t tokens, int64_t channels, int64_t taps,
                      float *out) {
+    enum { WIDTH = 64 };
     for (int64_t t = 0; t < tokens; t++, out += channels)
-        for (int64_t c = 0; c < channels; c++) {
-            float sum = 0.0f;
-            for (int64_t tap = 0; tap < taps; tap++)
-                sum = sum + weights[tap * channels + c] * inputs[(t + tap) * channels + c];
-            out[c] = sum * canon_sigmoid(sum);
+        for (int64_t first = 0; first < channels; first += WIDTH) {
+            int64_t count = channels - first < WIDTH ? channels - first : WIDTH;
+            float sum[WIDTH] = {0};
+            for (int64_t tap = 0; tap < taps; tap++) {
+                const float *w = weights + tap * channels + first, *x = inputs + (t + tap) * channels + first;
+                for (int64_t c = 0; c < count; c++) sum[c] = sum[c] + w[c] * x[c];
+            }
+            for (int64_t c = 0; c < count; c++) out[first + c] = sum[c] * canon_sigmoid(sum[c]);
         }
 }
 
@@ -489,15 +496,7 @@ enum { DENSE_CHUNK = 1024 };
 INLINE F f_weights(enum dense_id id, const void *row, int64_t i) {
     if (id == DENSE_F16) return f_half((const uint16_t *)row + i);
     if (id == DENSE_F32) return f_load((const float *)row + i);
-    const char *source = (const char *)row + 2 * i; /* a file may put weights at odd addresses */
-    float lanes[16];
-    for (int l = 0; l < 16; l++) {
-        uint16_t half;
-        memcpy(&half, source + 2 * l, 2);
-        uint32_t bits = (uint32_t)half << 16;
-        memcpy(lanes + l, &bits, 4);
-    }
-    return f_load(lanes);
+    return f_bfloat((const char *)row + 2 * i);
 }
 
 INLINE void dense_of(enum dense_id id, const dense_matrix *m, const float *x, int64_t tokens, float *out,

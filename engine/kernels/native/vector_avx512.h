@@ -64,6 +64,9 @@ INLINE void f_store(float *p, F a) { _mm512_storeu_ps(p, a); }
 INLINE F f_add(F a, F b) { return _mm512_add_ps(a, b); }
 INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
 INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE F f_bfloat(const void *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
 INLINE void f_to_half(uint16_t *p, F a) {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }

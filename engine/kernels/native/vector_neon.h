@@ -63,6 +63,14 @@ INLINE F f_half(const uint16_t *p) {
     EACH(i, 4) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
     return r;
 }
+INLINE F f_bfloat(const void *p) {
+    F r;
+    EACH(i, 4) {
+        uint16x4_t halves = vreinterpret_u16_u8(vld1_u8((const uint8_t *)p + 8 * i));
+        r.v[i] = vreinterpretq_f32_u32(vshll_n_u16(halves, 16));
+    }
+    return r;
+}
 INLINE void f_to_half(uint16_t *p, F a) {
     EACH(i, 4) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.v[i])));
 }

@@ -61,6 +61,17 @@ INLINE float half_to_float(uint16_t h) {
     return value;
 }
 INLINE F f_half(const uint16_t *p) { F r; EACH(i, 16) { uint16_t h; memcpy(&h, p + i, 2); r.v[i] = half_to_float(h); } return r; }
+/* bfloat16, at any address */
+INLINE F f_bfloat(const void *p) {
+    F r;
+    EACH(i, 16) {
+        uint16_t half;
+        memcpy(&half, (const char *)p + 2 * i, 2);
+        uint32_t bits = (uint32_t)half << 16;
+        memcpy(&r.v[i], &bits, 4);
+    }
+    return r;
+}
 INLINE void f_to_half(uint16_t *p, F a) { EACH(i, 16) p[i] = float_to_half(a.v[i]); }
 INLINE float f_fold(F a) {
     for (int half = 8; half; half /= 2) EACH(i, half) a.v[i] += a.v[i + half];
