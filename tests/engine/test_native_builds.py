@@ -46,11 +46,10 @@ class Toolchain:
         return None
 
 
-# Emulated: without the C library of the other system.
-STATIC_ARM = ("-static",)
+CLANG_FOR_ARM = ("-O1", "--target=aarch64-linux-gnu", "-I/usr/aarch64-linux-gnu/include")
 SANITIZERS = (
     "-O1",
-    "-g",
+    "-g1",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-fno-sanitize-address-use-after-scope",  # which doubles the time to compile
@@ -59,9 +58,8 @@ TOOLCHAINS = {
     "gcc": Toolchain("gcc", "gcc"),
     "gcc-sanitizers": Toolchain("gcc", "gcc", SANITIZERS),
     "clang": Toolchain("clang", "clang"),
-    "aarch64-gcc": Toolchain(
-        "aarch64", "aarch64-linux-gnu-gcc", STATIC_ARM, ("qemu-aarch64",), ("portable", "neon")
-    ),
+    "aarch64-gcc": Toolchain("aarch64", "aarch64-linux-gnu-gcc", ("-static",), ("qemu-aarch64",), ("neon",)),
+    "aarch64-clang": Toolchain("aarch64", "clang", CLANG_FOR_ARM, None),
     "windows-gcc": Toolchain("mingw", "x86_64-w64-mingw32-gcc", ("-O1",), None),
 }
 

@@ -57,11 +57,17 @@ static void set_half(uint8_t *at, uint16_t half) {
     at[1] = (uint8_t)(half >> 8);
 }
 
+static const uint8_t extremes[] = {0x00, 0xff, 0x7f, 0x80};
+
 static matrix new_matrix(enum packed_id id, int64_t rows, int64_t blocks, int offset, enum flavour flavour) {
     matrix m = {id, &file_blocks[id], rows, blocks, NULL, {id, rows, blocks * file_blocks[id].group, NULL, NULL}};
     const int64_t row_bytes = blocks * m.type->nbytes, nbytes = rows * row_bytes, whole = rows / 16;
     m.raw = memory(nbytes, 0);
     for (int64_t i = 0; i < nbytes; i++) m.raw[i] = (uint8_t)random_bits();
+    for (int64_t r = 0; r < rows; r++) { /* the largest sums are those of equal codes */
+        int64_t extreme = random_below(8);
+        if (extreme < COUNT_OF(extremes)) memset(m.raw + r * row_bytes, extremes[extreme], (size_t)row_bytes);
+    }
     for (int64_t b = 0; b < rows * blocks; b++) {
         uint8_t *block = m.raw + b * m.type->nbytes;
         set_half(block + m.type->scale_at, random_half(flavour));
@@ -107,6 +113,10 @@ static float *new_inputs(int64_t tokens, int64_t inputs, int group) {
             for (int i = 0; i < group; i++) at[i] = factor * (float)random_between(-4, 4) / 4.0f;
         if (kind == 1) at[one] = random_float(HARSH);
         if (kind == 2 && rare < 2) at[one] = rare ? HUGE_VALF : NAN;
+        if (kind == 3) { /* the largest bytes of one sign: 127, or 127 and -128 at 16 bits */
+            for (int i = 0; i < group; i++) at[i] = rare % 2 ? -32384.0f : 32384.0f;
+            at[one] = 32512.0f;
+        }
     }
     return x;
 }
