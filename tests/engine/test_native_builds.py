@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,7 @@ class Toolchain:
     levels: tuple[str, ...] = NATIVE_LEVELS
 
     def missing(self) -> str | None:
-        """What is not on this machine, or does not work here, if anything."""
+        """What this machine lacks, if anything."""
         for tool in (self.compiler, *(self.runner or ())):
             if shutil.which(tool) is None:
                 return f"{tool} is not installed"
@@ -64,11 +63,10 @@ TOOLCHAINS = {
 }
 
 
-@cache
 def trial(toolchain: Toolchain, folder: Path) -> str | None:
     """Why the toolchain cannot be used, or None: it must build, and where it is meant to, run a program."""
-    if toolchain.missing():
-        return toolchain.missing()
+    if missing := toolchain.missing():
+        return missing
     source, program = folder / "trial.c", folder / "trial.exe"
     source.write_text("#include <math.h>\nint main(int n, char **a) { (void)a; return (int)sin(n - 1.0); }\n")
     built = link(toolchain, [source], program)
