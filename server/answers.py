@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 from sse_starlette import ServerSentEvent
 from starlette.requests import ClientDisconnect, Request
 
+from engine.json_line import to_json
 from engine.text_pipeline import Delta
 from server.engine_thread import EngineThread
 from server.errors import ApiError
 from server.event_stream import BrokenOffError, comment_event, data_event
 from server.job import Finished, Job
-from server.json_output import to_json
 from server.shapes import Shape
 
 DONE = "[DONE]"

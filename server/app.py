@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.errors import EngineError
+from engine.json_line import to_json
 from server import generation_fields
 from server.answers import collect, stream
 from server.backend import Backend
@@ -31,7 +32,6 @@ from server.engine_thread import EngineThread
 from server.errors import ApiError, from_engine, internal_error
 from server.event_stream import EventStream
 from server.json_body import parse_object, read_body
-from server.json_output import to_json
 from server.limits import Limits
 from server.logs import log_fault
 from server.shapes import ChatShape, CompletionShape, Shape

@@ -21,7 +21,7 @@ from engine.errors import (
     InvalidInputError,
     UnsupportedTemplateError,
 )
-from server.json_output import to_json
+from engine.json_line import to_json
 
 NO_RETRY = {"x-should-retry": "false"}
 

@@ -19,7 +19,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from auth.refusals import SAFE_HEADERS, error_document
-from server.json_output import to_json
+from engine.json_line import to_json
 from server.limits import Limits
 
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")

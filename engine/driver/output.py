@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-# Legal inside JSON strings, but line ends to many line splitters: written as escapes.
-LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+from engine.json_line import to_json
 
 
 def write_record(record: Mapping[str, Any]) -> None:
     """One compact JSON object on a line of its own. Raises `OSError` if it cannot be written."""
-    line = json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_text(line.translate(LINE_ENDS) + "\n")
+    write_text(to_json(record) + "\n")
 
 
 def write_text(text: str) -> None:

@@ -293,9 +293,7 @@ cdef struct dense_work:
 cdef struct attention_work:
     const level *at
     attention_job job
-    int64_t step, chunks
-    float *scratch
-    int64_t scratch_size
+    int64_t step, chunks, scratch_size
 
 cdef struct delta_work:
     const level *at
@@ -303,9 +301,7 @@ cdef struct delta_work:
 
 cdef struct repack_work:
     packed_matrix *matrix
-    int64_t step, panels
-    uint8_t *scratch
-    int64_t scratch_size
+    int64_t step, panels, scratch_size
 
 cdef struct read_work:
     const level *at
@@ -410,7 +406,7 @@ cdef void read_task(void *context, long index) noexcept nogil:
 
 
 cdef class Backend:
-    """One level and its threads. Methods may be called from one thread at a time."""
+    """One level and its threads. A call that finds them at work for another one does its work alone."""
 
     cdef const level *at
     cdef pool *threads_pool

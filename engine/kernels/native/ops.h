@@ -491,8 +491,6 @@ static void hadamard(const float *x, const int64_t *order, const float *before, 
     }
 }
 
-enum { DENSE_CHUNK = 1024 };
-
 INLINE F f_weights(enum dense_id id, const void *row, int64_t i) {
     if (id == DENSE_F16) return f_half((const uint16_t *)row + i);
     if (id == DENSE_F32) return f_load((const float *)row + i);

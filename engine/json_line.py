@@ -1,4 +1,4 @@
-"""JSON as this server writes it: compact UTF-8 on one line, safe for clients that split lines carelessly."""
+"""JSON on one line: compact, and safe for readers that split lines carelessly."""
 
 from __future__ import annotations
 
