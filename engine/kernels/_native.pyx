@@ -378,12 +378,13 @@ cdef void dense_task(void *context, long index) noexcept nogil:
 cdef void attention_task(void *context, long index) noexcept nogil:
     cdef attention_work *w = <attention_work *>context
     cdef int64_t head = index // w.chunks, first = (index % w.chunks) * w.step, last = first + w.step
-    cdef float *scratch = <float *>malloc(<size_t>w.scratch_size * sizeof(float))
-    if scratch == NULL:
+    cdef void *memory = malloc(<size_t>w.scratch_size * sizeof(float) + 64)
+    cdef float *scratch = <float *>((<uintptr_t>memory + 63) & ~<uintptr_t>63)  # whole cache lines
+    if memory == NULL:
         w.scratch_size = -1
         return
     w.at.attention(&w.job, head, first, last if last < w.job.query.tokens else w.job.query.tokens, scratch)
-    free(scratch)
+    free(memory)
 
 cdef void delta_task(void *context, long index) noexcept nogil:
     cdef delta_work *w = <delta_work *>context

@@ -6,9 +6,11 @@
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #define INLINE static __forceinline
+#define LINE_ALIGNED __declspec(align(64))
 #pragma fp_contract(off)
 #else
 #define INLINE static inline __attribute__((always_inline, unused))
+#define LINE_ALIGNED __attribute__((aligned(64)))
 #endif
 /* Before a loop whose accumulators must all be in registers. */
 #if defined(__GNUC__)

@@ -115,7 +115,9 @@ extern const level *const levels[];
 extern const int level_count;
 int level_usable(const level *l);
 
-/* Floats of scratch that one attention call needs. */
+/* From MANY_TOKENS on, attention goes by SPAN positions and PADDED_QUERIES queries, see attention.h. */
+enum { MANY_TOKENS = 4, SPAN = 32, PADDED_QUERIES = 8 };
+/* Floats of scratch that one attention call of up to `tokens` tokens needs. */
 int64_t attention_scratch(const attention_job *job, int64_t tokens);
 
 /* Bring `panels` groups of 16 rows from the file's layout to panel layout, in place; `rows` is a scratch

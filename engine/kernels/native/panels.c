@@ -81,7 +81,8 @@ void select_row(const packed_matrix *m, int64_t row, float *out) {
 }
 
 int64_t attention_scratch(const attention_job *job, int64_t tokens) {
-    int64_t group = job->query.heads / job->kv_heads, width = (job->positions + 15) / 16 * 16;
-    int64_t dim = job->query.dim > job->value_dim ? job->query.dim : job->value_dim;
-    return tokens < 4 ? width : 16 * dim + tokens * group * width;
+    const int64_t width = (job->positions + 15) / 16 * 16, dim = job->query.dim, vdim = job->value_dim;
+    if (tokens < MANY_TOKENS) return width;
+    int64_t padded = tokens * (job->query.heads / job->kv_heads) + PADDED_QUERIES;
+    return SPAN * (dim > vdim ? dim : vdim) + padded * (dim + vdim + 32 + width);
 }

@@ -3,7 +3,7 @@ typedef struct { __m256i a, b; } V; /* rows 0..7, rows 8..15 */
 typedef struct { __m256i a, b; } A;
 typedef struct { __m256 a, b; } F;
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, MIXED_ROWS = 4, MIXED_VECTORS = 1 };
 
 INLINE V v_load(const uint8_t *p) {
     V r = {_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
@@ -119,6 +119,33 @@ INLINE F f_mul(F x, F y) {
 INLINE F f_half(const uint16_t *p) {
     F r = {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
     return r;
+}
+/* Eight rows and eight columns. */
+INLINE void f_eight_columns(const uint16_t *rows, int64_t stride, float *out) {
+    __m256 a[8], b[8];
+    UNROLL
+    for (int i = 0; i < 8; i++) a[i] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(rows + i * stride)));
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4)
+        for (int k = 0; k < 2; k++) { /* a[i + c]: columns c and c + 4 of rows i … i + 3 */
+            a[i + 2 * k] = _mm256_shuffle_ps(b[i + k], b[i + k + 2], 0x44);
+            a[i + 2 * k + 1] = _mm256_shuffle_ps(b[i + k], b[i + k + 2], 0xee);
+        }
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        _mm256_storeu_ps(out + 16 * c, _mm256_permute2f128_ps(a[c], a[c + 4], 0x20));
+        _mm256_storeu_ps(out + 16 * (c + 4), _mm256_permute2f128_ps(a[c], a[c + 4], 0x31));
+    }
+}
+INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
+    for (int row = 0; row < 16; row += 8)
+        for (int column = 0; column < 16; column += 8)
+            f_eight_columns(rows + row * stride + column, stride, out + 16 * column + row);
 }
 INLINE F f_bfloat(const void *p) {
     const __m128i *halves = (const __m128i *)p;

@@ -3,7 +3,7 @@ typedef __m512i V;
 typedef __m512i A;
 typedef __m512 F;
 
-enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4 };
+enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4, QUERIES = 8, MIXED_ROWS = 4, MIXED_VECTORS = 4 };
 
 INLINE V v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 INLINE void v_store(uint8_t *p, V a) { _mm512_storeu_si512(p, a); }
@@ -64,6 +64,33 @@ INLINE void f_store(float *p, F a) { _mm512_storeu_ps(p, a); }
 INLINE F f_add(F a, F b) { return _mm512_add_ps(a, b); }
 INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
 INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
+    __m512 a[16], b[16];
+    UNROLL
+    for (int i = 0; i < 16; i++) a[i] = f_half(rows + i * stride);
+    UNROLL
+    for (int i = 0; i < 16; i += 2) { /* columns 4 k of rows i, i + 1, …: pairs, then quads within 128 bits */
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4)
+        for (int k = 0; k < 2; k++) { /* a[i + c]: columns c, c + 4, c + 8, c + 12 of rows i … i + 3 */
+            __m512d low = _mm512_castps_pd(b[i + k]), high = _mm512_castps_pd(b[i + k + 2]);
+            a[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            a[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        __m512 even = _mm512_shuffle_f32x4(a[c], a[c + 4], 0x88), odd = _mm512_shuffle_f32x4(a[c], a[c + 4], 0xdd);
+        __m512 more = _mm512_shuffle_f32x4(a[c + 8], a[c + 12], 0x88);
+        __m512 rest = _mm512_shuffle_f32x4(a[c + 8], a[c + 12], 0xdd);
+        _mm512_storeu_ps(out + 16 * c, _mm512_shuffle_f32x4(even, more, 0x88));
+        _mm512_storeu_ps(out + 16 * (c + 4), _mm512_shuffle_f32x4(odd, rest, 0x88));
+        _mm512_storeu_ps(out + 16 * (c + 8), _mm512_shuffle_f32x4(even, more, 0xdd));
+        _mm512_storeu_ps(out + 16 * (c + 12), _mm512_shuffle_f32x4(odd, rest, 0xdd));
+    }
+}
 INLINE F f_bfloat(const void *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }

@@ -6,7 +6,7 @@ typedef struct { uint8x16_t v[4]; } V; /* rows 0..3, 4..7, 8..11, 12..15 */
 typedef struct { int32x4_t v[4]; } A;
 typedef struct { float32x4_t v[4]; } F;
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, MIXED_ROWS = 2, MIXED_VECTORS = 2 };
 
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 
@@ -62,6 +62,13 @@ INLINE F f_half(const uint16_t *p) {
     F r;
     EACH(i, 4) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
     return r;
+}
+INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
+    for (int row = 0; row < 16; row++) {
+        float line[16];
+        f_store(line, f_half(rows + row * stride));
+        for (int column = 0; column < 16; column++) out[16 * column + row] = line[column];
+    }
 }
 INLINE F f_bfloat(const void *p) {
     F r;
