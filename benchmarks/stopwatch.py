@@ -6,6 +6,7 @@ with NumPy the operations themselves. Multiplications are told apart by the shap
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from engine.kernels import Kernels
 
 # Methods that no evaluation calls, or that only name things.
 UNTIMED = frozenset({"matrix", "form", "pack", "read"})
+_TRIALS, _TRIAL_CALLS = 20, 1000
 
 
 class Stopwatch:
@@ -55,6 +57,21 @@ class Stopwatch:
                 self.calls[label] += 1
 
         return call
+
+    def seconds_of_timing(self) -> float:
+        """What timing all the calls so far has itself taken, by what timing nothing takes."""
+
+        def nothing(_: object) -> None:
+            pass
+
+        timed = Stopwatch().timed("nothing", nothing)
+        best = math.inf
+        for _ in range(_TRIALS):
+            started = time.perf_counter()
+            for _ in range(_TRIAL_CALLS):
+                timed(None)
+            best = min(best, (time.perf_counter() - started) / _TRIAL_CALLS)
+        return best * sum(self.calls.values())
 
     def clear(self) -> None:
         """Forget what was timed so far."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.profile import PYTHON, seconds_of
+from benchmarks.profile import PYTHON, TIMING, seconds_of
 from benchmarks.results import QUIET_PROCESSORS, Result, engine_line, machine_line
 
 Cells = tuple[str, ...]
@@ -150,7 +150,7 @@ def _profile_table(profile: dict[str, dict[str, float]]) -> str:
     rows = [
         (
             name,
-            "" if name == PYTHON else f"{entry['calls']:.0f}",
+            "" if name in (PYTHON, TIMING) else f"{entry['calls']:.0f}",
             f"{entry['seconds'] * 1000:.3f}",
             f"{entry['seconds'] / whole:.1%}",
         )

@@ -42,7 +42,7 @@ class Weights:
     def linear(self, name: str, inputs: int, rows: int, order: NDArray[np.int64] | None = None) -> Linear:
         """The projection of matrix `name` [rows, inputs]; `order` permutes a folded matrix's inputs first."""
         matrix = self.matrix(name, inputs, rows)
-        return Linear(matrix, self.rotation(name, inputs, order), self.kernels.form(matrix))
+        return Linear(matrix, self.rotation(name, inputs, order), self.kernels)
 
     def matrix(self, name: str, inputs: int, rows: int) -> Matrix:
         """The matrix `name` [rows, inputs]."""

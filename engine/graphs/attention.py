@@ -11,7 +11,7 @@ from engine.graphs.graph import Span
 from engine.graphs.rope import RopeTable
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats, HeadNorms
-from engine.linear import Features, Linear, Projections
+from engine.linear import Linear, Projections
 from engine.memory import AttentionMemory
 
 
@@ -42,7 +42,7 @@ class Attention:
     gated: bool
     kernels: Kernels
 
-    def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
+    def __call__(self, x: Floats, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; appends the rows' keys and values to the spans' memories."""
         shape, kernels = self.shape, self.kernels
         projected = self.inputs(x)
@@ -73,7 +73,7 @@ class Attention:
         mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if gate is not None:
             mixed = kernels.sigmoid_product(gate, mixed)
-        return self.output(Features(mixed.reshape(mixed.shape[0], -1), kernels))
+        return self.output(mixed.reshape(mixed.shape[0], -1))
 
     def new_memory(self, context: int) -> AttentionMemory:
         """Room for `context` positions, untouched until used."""

@@ -13,7 +13,7 @@ import numpy as np
 from engine.graphs.graph import Span
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats
-from engine.linear import Features, Linear, Projections
+from engine.linear import Linear, Projections
 from engine.memory import DeltaMemory
 
 
@@ -60,7 +60,7 @@ class DeltaNet:
     epsilon: np.float32
     kernels: Kernels
 
-    def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
+    def __call__(self, x: Floats, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; advances the spans' memories."""
         shape, kernels = self.shape, self.kernels
         raw, gate, alpha, beta = self.inputs(x)
@@ -76,7 +76,7 @@ class DeltaNet:
             parts.append(kernels.delta_rule(memory.state, *heads, decay[rows], strength[rows]))
         mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         normed = kernels.rms_norm(mixed, None, self.norm, self.epsilon).reshape(mixed.shape[0], -1)
-        return self.output(Features(kernels.silu_product(gate, normed), kernels))
+        return self.output(kernels.silu_product(gate, normed))
 
     def _heads(self, convolved: Floats) -> tuple[Floats, Floats, Floats]:
         """Queries and keys of unit length (queries also divided by sqrt(dim)), and values, by head."""

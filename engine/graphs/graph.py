@@ -17,7 +17,7 @@ from engine.hadamard import Rotation
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats
 from engine.kernels.matrices import Matrix
-from engine.linear import Features, Linear, Projections
+from engine.linear import Linear, Projections
 from engine.memory import LayerMemory
 
 
@@ -39,7 +39,7 @@ class Span:
 class Mixer(Protocol):
     """A sublayer that lets the positions of a sequence see earlier ones."""
 
-    def __call__(self, x: Features, spans: Sequence[Span], layer: int) -> Floats:
+    def __call__(self, x: Floats, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; reads and extends memory `layer` of every span."""
 
     def new_memory(self, context: int) -> LayerMemory:
@@ -61,10 +61,9 @@ class FeedForward:
     down: Linear
     kernels: Kernels
 
-    def __call__(self, x: Features) -> Floats:
+    def __call__(self, x: Floats) -> Floats:
         """Outputs [tokens, width]."""
-        hidden = self.kernels.silu_product(*self.gate_up(x))
-        return self.down(Features(hidden, self.kernels))
+        return self.down(self.kernels.silu_product(*self.gate_up(x)))
 
 
 @dataclass(frozen=True)
@@ -118,12 +117,12 @@ class Graph:
         for index, layer in enumerate(self.layers):
             check()
             normed = norm(x, change, layer.mixer_norm, epsilon)
-            change = layer.mixer(Features(normed, self.kernels), spans, index)
+            change = layer.mixer(normed, spans, index)
             normed = norm(x, change, layer.feed_forward_norm, epsilon)
-            change = layer.feed_forward(Features(normed, self.kernels))
+            change = layer.feed_forward(normed)
         if not rows:
             return np.empty((0, self.vocabulary_size), np.float32)
         check()
         assert change is not None
         normed = norm(x[rows], change[rows], self.output_norm, epsilon)
-        return self.output(Features(normed, self.kernels))
+        return self.output(normed)

@@ -148,7 +148,7 @@ def finish(weights: Weights, sizes: Sizes, layers: tuple[Layer, ...]) -> Graph:
     if "output.weight" in weights:
         output = weights.linear("output.weight", sizes.width, sizes.vocabulary)
     else:
-        output = Linear(matrix, rotation, weights.kernels.form(matrix))
+        output = Linear(matrix, rotation, weights.kernels)
     output_norm = weights.array("output_norm.weight", (sizes.width,))
     weights.close()
     return Graph(

@@ -32,7 +32,7 @@ def kernel_name(name: str | None = None) -> str:
 
     Raises InvalidInputError for one that this build or processor does not have.
     """
-    chosen = name or os.environ.get(KERNEL_VARIABLE) or KERNEL_NAMES[-1]
+    chosen = name if name is not None else os.environ.get(KERNEL_VARIABLE) or KERNEL_NAMES[-1]
     if chosen not in KERNEL_NAMES:
         raise InvalidInputError(
             f"kernel {chosen!r} is not available here; available: {', '.join(KERNEL_NAMES)}", "kernel"

@@ -266,10 +266,6 @@ cdef class Integers:
     cdef activations x
     cdef object memory
 
-    @property
-    def tokens(self):
-        return self.x.tokens
-
 
 cdef struct product:
     const packed_matrix *matrix
@@ -467,7 +463,7 @@ cdef class Backend:
             free(scratch)
         return result
 
-    def quantise(self, cnp.ndarray x, int group, int order, int bits):
+    cdef Integers quantise(self, cnp.ndarray x, int group, int order, int bits):
         """Integer activations of x, float32 [tokens, inputs]."""
         cdef Integers result = Integers()
         cdef activations *a = &result.x
@@ -488,25 +484,26 @@ cdef class Backend:
         self.each_token(&work, QUANTISE, a.tokens, a.inputs)
         return result
 
-    def multiply_packed(self, list matrices, Integers x):
-        """Products [tokens, rows] of each matrix with the same activations."""
+    def multiply_packed(self, list matrices, cnp.ndarray x, int bits):
+        """Products [tokens, rows] of matrices of one group and order with x, rounded to integers of `bits`."""
         cdef int count = len(matrices), i
+        cdef Packed m = matrices[0]
+        cdef Integers integers = self.quantise(x, m.group, m.order, bits)
         cdef product products[8]
         cdef packed_work work
         cdef int64_t panels = 0
-        cdef Packed m
         cdef list out = []
         if count > 8:
             raise ValueError("at most eight matrices a call")
         for i in range(count):
             m = matrices[i]
-            array = new_floats(x.x.tokens, m.rows)
+            array = new_floats(integers.x.tokens, m.rows)
             out.append(array)
             products[i].matrix = &m.matrix
             products[i].panels = (m.rows + 15) // 16
             products[i].out = <float *>cnp.PyArray_DATA(<cnp.ndarray>array)
             panels += products[i].panels
-        work.at, work.x, work.products, work.count = self.at, &x.x, products, count
+        work.at, work.x, work.products, work.count = self.at, &integers.x, products, count
         work.step = max(1, panels // (self.threads * 4)) if self.threads > 1 else panels
         with nogil:
             pool_run(self.threads_pool, packed_task, &work, (panels + work.step - 1) // work.step)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -72,16 +71,10 @@ class NativeKernels(NumpyKernels):
             return matrix.group, matrix.order
         return super().form(matrix)
 
-    def integers(self, x: Floats, form: Hashable) -> Any:
-        """x as integers, in the order that the packed type reads them."""
-        if isinstance(form, tuple):
-            return self._native.quantise(x, form[0], form[1], self.activation_bits)
-        return super().integers(x, form)
-
-    def multiply(self, matrices: list[Matrix], x: Any) -> list[Floats]:
-        """Products of matrices of one form, native ones in one parallel run."""
-        if isinstance(x, _native.Integers):
-            products: list[Floats] = self._native.multiply_packed(matrices, x)
+    def multiply(self, matrices: list[Matrix], x: Floats) -> list[Floats]:
+        """Products of matrices of one form, packed ones in one parallel run."""
+        if isinstance(matrices[0], _native.Packed):
+            products: list[Floats] = self._native.multiply_packed(matrices, x, self.activation_bits)
             return products
         return [
             self._native.multiply_dense(m, x)

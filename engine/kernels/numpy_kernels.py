@@ -57,21 +57,16 @@ class NumpyKernels:
         return canon.quantise(x, group, self.activation_bits)
 
     def form(self, matrix: Matrix) -> Hashable:
-        """What `multiply` needs activations as: None for float32, else a form that `integers` makes."""
+        """What activations are turned into for this matrix: None if they stay float32, else integers."""
         return matrix.group if isinstance(matrix, PackedMatrix) else None
 
-    def integers(self, x: Floats, form: Hashable) -> Any:
-        """x [tokens, inputs] as integers in a form that `form` named."""
-        assert isinstance(form, int)
-        return self.quantise(x, form)
-
-    def multiply(self, matrices: list[Matrix], x: Any) -> list[Floats]:
-        """Products [tokens, rows] of matrices of one form with the same activations in that form."""
-        return [
-            self.multiply_packed(m, x) if isinstance(m, PackedMatrix) else self.multiply_dense(m, x)
-            for m in matrices
-            if isinstance(m, PackedMatrix | DenseMatrix)
-        ]
+    def multiply(self, matrices: list[Matrix], x: Floats) -> list[Floats]:
+        """Products [tokens, rows] of matrices of one form with x [tokens, inputs]."""
+        first = matrices[0]
+        if isinstance(first, PackedMatrix):
+            integers = self.quantise(x, first.group)
+            return [self.multiply_packed(m, integers) for m in matrices if isinstance(m, PackedMatrix)]
+        return [self.multiply_dense(m, x) for m in matrices if isinstance(m, DenseMatrix)]
 
     def multiply_packed(self, matrix: PackedMatrix, x: canon.Quantised) -> Floats:
         """Products [tokens, rows] of a packed matrix with integer activations."""

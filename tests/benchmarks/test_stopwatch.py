@@ -18,15 +18,14 @@ def test_counts_calls(name: str) -> None:
     x = np.random.default_rng(2).standard_normal((1, 256)).astype(np.float32)
 
     def products() -> list[bytes]:
-        integers = kernels.integers(x, kernels.form(matrix))
-        return [product.tobytes() for product in kernels.multiply([matrix, matrix], integers)]
+        return [product.tobytes() for product in kernels.multiply([matrix, matrix], x)]
 
     expected = products()
     watch = Stopwatch()
     watch.attach(kernels)
     assert products() == expected
     assert products() == expected
-    assert sorted(watch.calls.values()) == [2, 2]
+    assert list(watch.calls.values()) == [2]
     assert any(label.endswith(" 256→32+32") for label in watch.calls)
     assert all(seconds > 0 for seconds in watch.seconds.values())
     watch.clear()

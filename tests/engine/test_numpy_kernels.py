@@ -73,8 +73,7 @@ def packed_products(kind: int, raw: NDArray[np.uint8], x: Floats, bits: int) -> 
 def multiply(kernels: Kernels, kind: int, raw: NDArray[np.uint8], x: Floats) -> Floats:
     """Products [tokens, rows] by a backend, through the calls that graphs make."""
     matrix = kernels.matrix(TENSOR_TYPES[kind], raw.copy())  # a backend may rearrange its rows
-    form = kernels.form(matrix)
-    return kernels.multiply([matrix], x if form is None else kernels.integers(x, form))[0]
+    return kernels.multiply([matrix], x)[0]
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -166,7 +165,7 @@ def test_several_matrices_share_one_call(backend: Backend) -> None:
     matrices = [kernels.matrix(kind, raw.copy()) for raw in (first, second)]
     forms = {kernels.form(matrix) for matrix in matrices}
     assert len(forms) == 1
-    together = kernels.multiply(matrices, kernels.integers(x, forms.pop()))
+    together = kernels.multiply(matrices, x)
     assert together[0].tobytes() == multiply(kernels, kind.id, first, x).tobytes()
     assert together[1].tobytes() == multiply(kernels, kind.id, second, x).tobytes()
 

@@ -7,19 +7,25 @@ from engine.errors import MetadataError, UnsupportedArchitectureError
 from engine.gguf import parse_header
 from engine.hadamard import HadamardContract
 from engine.kernels import NumpyKernels
+from engine.kernels.canon import Floats
+from engine.kernels.matrices import Matrix
+from engine.kernels.numpy_kernels import Indices
 from engine.layout import prove_layout
-from engine.linear import Features, Linear, Projections
+from engine.linear import Linear, Projections
 from engine.weights import Weights
 from tests.gguf_writer import F16, F32, Q8_0, GgufWriter
 
 NUMBERS = np.arange(12, dtype=np.float32)
+ONES = b"\x00\x3c" + b"\x01" * 32  # a Q8_0 block with scale 1
 
 
-def store(writer: GgufWriter, contract: HadamardContract | None = None) -> Weights:
+def store(
+    writer: GgufWriter, contract: HadamardContract | None = None, kernels: NumpyKernels | None = None
+) -> Weights:
     """The tensors of a written file."""
     data = writer.build()
     tensors = prove_layout(parse_header(data, len(data)), len(data), memoryview(data))
-    return Weights(tensors, memoryview(data), NumpyKernels(1, 16), contract)
+    return Weights(tensors, memoryview(data), kernels or NumpyKernels(1, 16), contract)
 
 
 def sample() -> GgufWriter:
@@ -53,22 +59,45 @@ def test_a_linear_multiplies_by_rows() -> None:
     """y = W x for a matrix [rows, inputs]."""
     weights = store(sample())
     linear = weights.linear("matrix", 4, 3)
-    x = Features(np.array([[1, 0, 0, 2]], np.float32), weights.kernels)
+    x = np.array([[1, 0, 0, 2]], np.float32)
     np.testing.assert_array_equal(linear(x), [[0 + 2 * 3, 4 + 2 * 7, 8 + 2 * 11]])
 
 
-def test_features_derive_each_form_once() -> None:
-    """Projections that share a rotation or a block size share the work."""
-    signs = np.array([1, -1, 1, -1], np.float32)
-    contract = HadamardContract(4, {4: signs}, frozenset({"a", "b"}), frozenset(), None)
-    rotation = contract.rotation("a", 4)
-    x = Features(np.array([[1, 2, 3, 4]], np.float32), NumpyKernels(1, 8))
-    rotated = x.in_form(rotation, None)
-    assert rotated is x.in_form(contract.rotation("b", 4), None)
-    assert x.in_form(rotation, 4) is x.in_form(rotation, 4)
-    assert x.in_form(None, None) is x.values
-    np.testing.assert_array_equal(rotated, [[-1, 5, 0, -2]])
-    assert not np.array_equal(x.in_form(rotation, 4).levels, x.in_form(None, 4).levels)
+class CountingKernels(NumpyKernels):
+    """Notes what the projections ask of it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.asked: list[str] = []
+
+    def hadamard(
+        self, x: Floats, order: Indices | None, before: Floats | None, after: Floats | None, block: int
+    ) -> Floats:
+        """As the backend's own."""
+        self.asked.append("rotate")
+        return super().hadamard(x, order, before, after, block)
+
+    def multiply(self, matrices: list[Matrix], x: Floats) -> list[Floats]:
+        """As the backend's own."""
+        self.asked.append(f"multiply {len(matrices)}")
+        return super().multiply(matrices, x)
+
+
+def test_projections_share_rotations_and_calls() -> None:
+    """Neighbours of one rotation and form are one call; one rotation serves several forms after another."""
+    signs = np.array([1, -1] * 16, np.float32)
+    contract = HadamardContract(32, {32: signs}, frozenset("abd"), frozenset(), None)
+    writer = GgufWriter()
+    for name in "abcd":
+        kind = F32 if name == "d" else Q8_0
+        writer.tensor(name, (32, 1), kind, np.ones(32, np.float32).tobytes() if kind == F32 else ONES)
+    kernels = CountingKernels(1, 16)
+    weights = store(writer, contract, kernels)
+    projections = Projections(*(weights.linear(name, 32, 1) for name in "abdc"))
+    found = projections(np.ones((1, 32), np.float32))
+    assert kernels.asked == ["rotate", "multiply 2", "multiply 1", "multiply 1"]
+    # Every other sum of 16 ones and 16 minus ones is 0, but H puts sqrt(32) at the place of the sign pattern.
+    assert [round(float(product[0, 0]), 4) for product in found] == [5.6569, 5.6569, 5.6569, 32]
 
 
 def test_projections_of_one_input_keep_their_order() -> None:
@@ -81,10 +110,10 @@ def test_projections_of_one_input_keep_their_order() -> None:
     writer.tensor("packed", (32, 1), Q8_0, block)
     weights = store(writer)
     names = ("dense_a", "dense_b", "packed", "dense_c")
-    first = Features(np.eye(32, dtype=np.float32)[:1], weights.kernels)
+    first = np.eye(32, dtype=np.float32)[:1]
     found = Projections(*(weights.linear(name, 32, 1) for name in names))(first)
     assert [float(product[0, 0]) for product in found] == [97, 98, 0, 99]
-    second = Features(np.eye(32, dtype=np.float32)[1:2], weights.kernels)
+    second = np.eye(32, dtype=np.float32)[1:2]
     found = Projections(*(weights.linear(name, 32, 1) for name in names))(second)
     assert [float(product[0, 0]) for product in found] == [98, 99, 1, 100]
 
@@ -96,7 +125,7 @@ def test_a_folded_matrix_gets_rotated_inputs() -> None:
     weights = store(GgufWriter().tensor("w", (2, 2), F32, matrix.tobytes()), contract)
     linear = weights.linear("w", 2, 2)
     assert isinstance(linear, Linear)
-    np.testing.assert_allclose(linear(Features(np.array([[3, 5]], np.float32), weights.kernels)), [[3, 5]])
+    np.testing.assert_allclose(linear(np.array([[3, 5]], np.float32)), [[3, 5]])
 
 
 def test_missing_tensors_and_wrong_shapes_are_refused() -> None:
