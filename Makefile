@@ -2,10 +2,10 @@
 # ARGS goes to the command: make demo ARGS=--once, make test ARGS="tests/engine -x".
 PYTHON ?= python3
 
-.PHONY: help demo test lint model environment
+.PHONY: help demo test fuzz lint model vocabulary environment
 
 help:
 	@$(PYTHON) -m deploy --help
 
-demo test lint model environment:
+demo test fuzz lint model vocabulary environment:
 	@$(PYTHON) -m deploy $@ $(ARGS)

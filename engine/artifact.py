@@ -28,6 +28,7 @@ from engine.errors import (
     InvalidInputError,
     LengthMismatchError,
 )
+from engine.paths import openable
 
 CHUNK_BYTES = 4 * 1024 * 1024
 READ_AHEAD = 3  # chunks that the reading thread may be in front of the hash
@@ -115,7 +116,7 @@ def measure(path: Path, header_bytes_limit: int, progress: Progress | None = Non
 def _opened(path: Path) -> Iterator[FileIO]:
     """The file opened once; what the descriptor stands for must be a regular file."""
     try:
-        file = FileIO(path, opener=lambda name, flags: os.open(name, flags | OPEN_FLAGS))
+        file = FileIO(openable(path), opener=lambda name, flags: os.open(name, flags | OPEN_FLAGS))
     except OSError as error:
         raise ArtifactError(f"cannot open {path}: {error.strerror or error}") from None
     with file:

@@ -6,24 +6,25 @@ that near linear in the piece's length. It does not find piece boundaries or spe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Self
 
 from engine.errors import InvalidInputError, MetadataError
 from engine.metadata import Metadata
+from engine.pretokenizer import check_piece
 from engine.vocabulary import BYTE_ALPHABET, Vocabulary
 
 MERGES = "tokenizer.ggml.merges"
 
 MAX_MERGES = 1_000_000
 MAX_MERGE_BYTES = 64 << 20
-MAX_PIECE_BYTES = 1 << 16
-_POSITION_BITS = 16  # a position within a piece fits, by the bound above
+_POSITION_BITS = 16  # a position within a piece fits, by the bound on its length
 _NO_PAIR = -1
 
 _CACHED_PIECES = 32_768
-_CACHED_PIECE_CHARACTERS = 64
+_CACHED_PIECE_BYTES = 64
 
 
 class Bpe:
@@ -32,11 +33,12 @@ class Bpe:
     def __init__(self, tokens: dict[str, int], merges: list[str]) -> None:
         self._tokens = tokens
         self._ranks = dict(zip(merges, range(len(merges)), strict=True))  # "left right" → rank
-        self._cache: dict[str, tuple[int, ...]] = {}
+        self._cache: dict[bytes, tuple[int, ...]] = {}
 
     @classmethod
-    def from_metadata(cls, metadata: Metadata, vocabulary: Vocabulary) -> Self:
-        """Read and check the merge rules."""
+    def from_metadata(cls, metadata: Metadata, vocabulary: Vocabulary | None = None) -> Self:
+        """Read and check the merge rules, and the whole vocabulary unless it is given as checked already."""
+        vocabulary = vocabulary or Vocabulary.from_metadata(metadata)
         merges = metadata.strings(MERGES)
         if len(merges) > MAX_MERGES:
             raise MetadataError(f"{MERGES} has {len(merges)} entries; at most {MAX_MERGES} are allowed")
@@ -51,23 +53,26 @@ class Bpe:
             raise MetadataError(f"{MERGES} lists a pair twice; its rank would be ambiguous")
         return bpe
 
-    def encode_piece(self, piece: str) -> tuple[int, ...]:
-        """The token ids of one piece of at most 64 KiB in UTF-8."""
+    def encode_pieces(self, pieces: Iterable[bytes]) -> list[int]:
+        """The token ids of all pieces, each at most 64 KiB; no merge crosses from one into the next."""
+        ids: list[int] = []
+        for piece in pieces:
+            ids.extend(self.encode_piece(piece))
+        return ids
+
+    def encode_piece(self, piece: bytes) -> tuple[int, ...]:
+        """The token ids of one piece of at most 64 KiB, usually UTF-8."""
         ids = self._cache.get(piece)
         if ids is None:
-            ids = self._encode(piece.encode("utf-8"))
-            if len(piece) <= _CACHED_PIECE_CHARACTERS:
+            ids = self._encode(piece)
+            if len(piece) <= _CACHED_PIECE_BYTES:
                 if len(self._cache) >= _CACHED_PIECES:
                     self._cache.clear()
                 self._cache[piece] = ids
         return ids
 
     def _encode(self, piece: bytes) -> tuple[int, ...]:
-        if len(piece) > MAX_PIECE_BYTES:
-            raise InvalidInputError(
-                f"a stretch of text without a word boundary has {len(piece)} bytes; "
-                f"at most {MAX_PIECE_BYTES} are allowed"
-            )
+        check_piece(len(piece))
         spelled = piece.decode("latin-1").translate(BYTE_ALPHABET)
         ids: list[int] = []
         for symbol in self._merge(list(spelled)):

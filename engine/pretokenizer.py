@@ -10,7 +10,11 @@ from collections.abc import Iterator
 
 import regex
 
-from engine.errors import UnsupportedTokenizerError
+from engine.errors import InvalidInputError, UnsupportedTokenizerError
+
+MAX_PIECE_BYTES = 1 << 16
+# A piece is at least one token: what exceeds this fits no context that the engine admits.
+MAX_PIECES = 262_144
 
 # A contraction; one optional leading character and letters; one digit; other characters with the line
 # breaks after them; line breaks with the space before them; space up to the last before a word; space.
@@ -54,15 +58,39 @@ _PATTERNS = {
 }
 
 
-def pattern_of(name: str) -> regex.Pattern[str]:
-    """The compiled rule of a `tokenizer.ggml.pre` name; unknown names are refused."""
-    if name not in _PATTERNS:
-        raise UnsupportedTokenizerError(
-            f"tokenizer.ggml.pre names the pre-tokenizer {name!r}; supported are {', '.join(_PATTERNS)}"
+class PreTokenizer:
+    """The rule of a `tokenizer.ggml.pre` name; unknown names are refused. Immutable."""
+
+    def __init__(self, name: str) -> None:
+        if name not in _PATTERNS:
+            raise UnsupportedTokenizerError(
+                f"tokenizer.ggml.pre names the pre-tokenizer {name!r}; supported are {', '.join(_PATTERNS)}"
+            )
+        self._pattern = regex.compile(_PATTERNS[name])
+
+    def pieces(self, text: str) -> Iterator[str]:
+        """The pieces of `text` in order; joined, they are the text.
+
+        Ends with an `InvalidInputError` at the first piece of more than 64 KiB of UTF-8 or beyond the
+        262,144th. Only who takes all pieces knows that there is none.
+        """
+        for number, match in enumerate(self._pattern.finditer(text), 1):
+            piece = match.group()
+            if number > MAX_PIECES:
+                raise InvalidInputError(f"the text has more than {MAX_PIECES} words, numbers and signs")
+            if len(piece) > MAX_PIECE_BYTES // 4:  # otherwise it is short enough in any case
+                check_piece(len(piece.encode("utf-8")))
+            yield piece
+
+    def split(self, text: str) -> list[str]:
+        """All pieces of `text`, checked."""
+        return list(self.pieces(text))
+
+
+def check_piece(nbytes: int) -> None:
+    """Refuse a piece that is longer than 64 KiB."""
+    if nbytes > MAX_PIECE_BYTES:
+        raise InvalidInputError(
+            f"a stretch of text without a word boundary has {nbytes} bytes; "
+            f"at most {MAX_PIECE_BYTES} are allowed"
         )
-    return regex.compile(_PATTERNS[name])
-
-
-def split(pattern: regex.Pattern[str], text: str) -> Iterator[str]:
-    """The pieces of `text` in order; joined, they are the text."""
-    return (match.group() for match in pattern.finditer(text))

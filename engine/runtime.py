@@ -7,6 +7,7 @@ fault, an exception of the consumer) sets state and sampler back to where they w
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,15 +25,18 @@ from engine.errors import (
     EngineFaultError,
     InvalidInputError,
     PoisonedError,
+    SamplerLostError,
 )
 from engine.kernels.canon import Floats
-from engine.sampling import Sampler
+from engine.sampling import GreedySampler, Sampler
 from engine.state import Checkpoint, State
 
 MAX_PREFILL_BLOCK = 256
 MAX_STOP_TOKENS = 256
 
 Finish = Literal["stop", "length"]
+OnToken = Callable[[int], bool | None]
+OnPrefill = Callable[[int, int], None]
 
 
 class Cancellation:
@@ -157,25 +161,66 @@ class Runtime:
         prompt: Sequence[int],
         options: GenerationOptions,
         *,
-        sampler: Sampler,
         cancellation: Cancellation | None = None,
-        deadline: float | None = None,
-        on_token: Callable[[int], bool | None] | None = None,
-        on_prefill: Callable[[int, int], None] | None = None,
+        on_token: OnToken | None = None,
+        on_prefill: OnPrefill | None = None,
     ) -> Completion:
-        """Answer a prompt of token ids.
+        """Answer a prompt of token ids with the likeliest tokens; otherwise as `generate_sampled_until`."""
+        return self.generate_sampled(
+            prompt,
+            options,
+            GreedySampler(),
+            cancellation=cancellation,
+            on_token=on_token,
+            on_prefill=on_prefill,
+        )
+
+    def generate_sampled(
+        self,
+        prompt: Sequence[int],
+        options: GenerationOptions,
+        sampler: Sampler,
+        *,
+        cancellation: Cancellation | None = None,
+        on_token: OnToken | None = None,
+        on_prefill: OnPrefill | None = None,
+    ) -> Completion:
+        """Answer a prompt of token ids, however long it takes; otherwise as `generate_sampled_until`."""
+        return self.generate_sampled_until(
+            prompt,
+            options,
+            math.inf,
+            sampler,
+            cancellation=cancellation,
+            on_token=on_token,
+            on_prefill=on_prefill,
+        )
+
+    def generate_sampled_until(
+        self,
+        prompt: Sequence[int],
+        options: GenerationOptions,
+        deadline: float,
+        sampler: Sampler,
+        *,
+        cancellation: Cancellation | None = None,
+        on_token: OnToken | None = None,
+        on_prefill: OnPrefill | None = None,
+    ) -> Completion:
+        """Answer a prompt of token ids with tokens that `sampler` chooses.
 
         `on_token` gets every emitted token and may return True to end the answer there; `on_prefill` gets
-        the prompt tokens done and in all. `deadline` is a time.monotonic() value. Raises what `validate`
-        raises, CancelledError, DeadlineError, EngineFaultError, or what a callback raised; then state and
-        sampler are as before the call.
+        the prompt tokens done and in all. `deadline` is a time.monotonic() value, math.inf for none. A stop
+        token that was drawn advances the sampler. Raises what `validate` raises, CancelledError,
+        DeadlineError, EngineFaultError, or what sampler or callbacks raised; then state and sampler are as
+        before the call. Where they are not, it raises SamplerLostError or PoisonedError.
         """
         self.validate(prompt, options)
 
         def check() -> None:
             if cancellation is not None and cancellation.cancelled:
                 raise CancelledError("the request was cancelled")
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 raise DeadlineError("the request's deadline passed")
 
         saved_sampler = sampler.clone()
@@ -189,8 +234,7 @@ class Runtime:
             middle = time.monotonic()
             emitted, finish, stop = self._decode(logits, options, sampler, check, on_token)
         except BaseException:
-            sampler.restore(undo.sampler)
-            self._recover(undo)
+            self._take_back(undo, sampler)
             raise
         return Completion(
             tuple(emitted),
@@ -237,6 +281,15 @@ class Runtime:
         if self._retained is not None and len(self._retained.tokens) > reused:
             self._retained = None
 
+    def _take_back(self, undo: _Undo, sampler: Sampler) -> None:
+        """Restore the sampler and the state, each even if the other cannot be; a lost state is the worse."""
+        try:
+            sampler.restore(undo.sampler)
+        except BaseException as error:
+            raise SamplerLostError("the sampler could not be restored after a fault") from error
+        finally:
+            self._recover(undo)
+
     def _recover(self, undo: _Undo) -> None:
         try:
             self._state.restore(undo.state)
@@ -253,7 +306,7 @@ class Runtime:
         options: GenerationOptions,
         undo: _Undo,
         check: Callable[[], None],
-        on_prefill: Callable[[int, int], None] | None,
+        on_prefill: OnPrefill | None,
     ) -> Floats:
         """Evaluate what the state lacks of the prompt; logits [vocabulary] of its last token."""
         state, last = self._state, len(prompt) - 1
@@ -293,7 +346,7 @@ class Runtime:
         options: GenerationOptions,
         sampler: Sampler,
         check: Callable[[], None],
-        on_token: Callable[[int], bool | None] | None,
+        on_token: OnToken | None,
     ) -> tuple[list[int], Finish, int | None]:
         stops = frozenset(options.stop_tokens)
         emitted: list[int] = []

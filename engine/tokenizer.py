@@ -9,65 +9,50 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal, Self
 
-import regex
-
 from engine.bpe import Bpe
-from engine.errors import InvalidInputError, UnsupportedTokenizerError
+from engine.errors import InvalidInputError
 from engine.metadata import Metadata
-from engine.pretokenizer import pattern_of, split
+from engine.pretokenizer import PreTokenizer
 from engine.special_input import SpecialInput
 from engine.special_tokens import SpecialTokens
-from engine.vocabulary import Vocabulary
+from engine.vocabulary import Vocabulary, check_byte_level
 
 SpecialInputPolicy = Literal["literal", "parse"]
 InsertSpecialPolicy = Literal["none", "model"]
 
 MAX_INPUT_BYTES = 1 << 20
-# A piece is at least one token: what exceeds this fits no context that the engine admits.
-MAX_INPUT_PIECES = 262_144
 
 
 class Tokenizer:
     """A model's tokenizer. Immutable but for caches; may be shared between threads."""
 
     def __init__(
-        self, vocabulary: Vocabulary, special: SpecialTokens, pattern: regex.Pattern[str], bpe: Bpe
+        self, vocabulary: Vocabulary, special: SpecialTokens, pretokenizer: PreTokenizer, bpe: Bpe
     ) -> None:
         self.vocabulary = vocabulary
         self.special = special
-        self._pattern = pattern
+        self._pretokenizer = pretokenizer
         self._bpe = bpe
 
     @classmethod
     def from_metadata(cls, metadata: Metadata) -> Self:
         """Build the tokenizer that the file declares, or say what of it is not supported."""
-        model = metadata.string("tokenizer.ggml.model")
-        if model != "gpt2":
-            raise UnsupportedTokenizerError(
-                f"tokenizer.ggml.model is {model!r}; only byte-level BPE ('gpt2') is supported"
-            )
-        pattern = pattern_of(metadata.string("tokenizer.ggml.pre"))
+        check_byte_level(metadata)
+        pretokenizer = PreTokenizer(metadata.string("tokenizer.ggml.pre"))
         vocabulary = Vocabulary.from_metadata(metadata)
         special = SpecialTokens.from_metadata(metadata, vocabulary.size)
-        return cls(vocabulary, special, pattern, Bpe.from_metadata(metadata, vocabulary))
+        return cls(vocabulary, special, pretokenizer, Bpe.from_metadata(metadata, vocabulary))
 
     def encode(self, text: str, special_input: SpecialInputPolicy = "literal") -> list[int]:
         """Token ids of `text`; `parse` turns special spellings into their tokens, `literal` none."""
         _check_text(text)
         stretches = [text] if special_input == "literal" else self._special_input.split(text)
         ids: list[int] = []
-        pieces = 0
         for stretch in stretches:
             if isinstance(stretch, int):
                 ids.append(stretch)
-                continue
-            for piece in split(self._pattern, stretch):
-                ids.extend(self._bpe.encode_piece(piece))
-                pieces += 1
-                if pieces > MAX_INPUT_PIECES:
-                    raise InvalidInputError(
-                        f"the text has more than {MAX_INPUT_PIECES} words, numbers and signs"
-                    )
+            else:
+                ids += self._bpe.encode_pieces(map(str.encode, self._pretokenizer.pieces(stretch)))
         return ids
 
     def encode_with_special_tokens(
@@ -75,21 +60,31 @@ class Tokenizer:
         text: str,
         special_input: SpecialInputPolicy = "literal",
         insert_special: InsertSpecialPolicy = "none",
+        special: SpecialTokens | None = None,
     ) -> list[int]:
-        """As `encode`, with BOS and EOS put around the ids where `model` is asked and its flags are true."""
+        """As `encode`, with BOS and EOS put around the ids where `model` is asked and its flags are true.
+
+        `special` stands in for the file's own declarations; it must be for a vocabulary of the same size.
+        """
+        special = special or self.special
+        if special.vocabulary_size != self.vocabulary.size:
+            raise InvalidInputError(
+                f"the special tokens are for a vocabulary of {special.vocabulary_size} tokens, "
+                f"but the tokenizer has {self.vocabulary.size}"
+            )
         ids = self.encode(text, special_input)
         if insert_special == "none":
             return ids
-        if self.special.add_bos:
-            if self.special.bos is None:
+        if special.add_bos:
+            if special.bos is None:
                 raise InvalidInputError(
                     "the model asks for a BOS token to be inserted but declares none; "
                     "use insert_special 'none'",
                     "insert_special",
                 )
-            ids.insert(0, self.special.bos)
-        if self.special.add_eos:
-            ids.append(self.special.eos)
+            ids.insert(0, special.bos)
+        if special.add_eos:
+            ids.append(special.eos)
         return ids
 
     def control_id(self, spelling: str) -> int | None:

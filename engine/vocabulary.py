@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import compress
 from typing import Self
 
-from engine.errors import InvalidInputError, MetadataError
+from engine.errors import InvalidInputError, MetadataError, UnsupportedTokenizerError
 from engine.metadata import Metadata
 
 TOKENS = "tokenizer.ggml.tokens"
@@ -126,6 +126,15 @@ class Vocabulary:
                     f"{TOKENS}[{token}] is a special token of {len(spelling)} characters; "
                     f"at most {MAX_SPECIAL_SPELLING_BYTES} are allowed"
                 )
+
+
+def check_byte_level(metadata: Metadata) -> None:
+    """Refuse a tokenizer whose tokens are not spelled in the byte alphabet."""
+    model = metadata.string("tokenizer.ggml.model")
+    if model != "gpt2":
+        raise UnsupportedTokenizerError(
+            f"tokenizer.ggml.model is {model!r}; only byte-level BPE ('gpt2') is supported"
+        )
 
 
 def _check_sizes(spellings: list[str]) -> None:

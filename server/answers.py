@@ -17,7 +17,7 @@ from server.engine_thread import EngineThread
 from server.errors import ApiError
 from server.event_stream import BrokenOffError, comment_event, data_event
 from server.job import Finished, Job
-from server.shapes import Shape
+from server.shapes import Shape, receipt
 
 DONE = "[DONE]"
 
@@ -39,7 +39,7 @@ async def stream(job: Job, shape: Shape, include_usage: bool) -> AsyncIterator[S
         if isinstance(event, Finished):
             break
         yield data_event(to_json(shape.chunk(shape.delta(event)) | nothing))
-    yield data_event(to_json(shape.chunk(shape.closing(event.finish)) | nothing))
+    yield data_event(to_json(shape.chunk(shape.closing(event.finish)) | nothing | receipt(event)))
     if include_usage:
         yield data_event(to_json(shape.usage_chunk(event)))
     yield data_event(DONE)

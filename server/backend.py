@@ -83,7 +83,7 @@ class Backend(Protocol):
         on_token: Callable[[int], bool],
         on_prefill: Callable[[int, int], None],
     ) -> Completion:
-        """Answer a prompt, as `engine.runtime.Runtime.generate` does."""
+        """Answer a prompt, as `engine.runtime.Runtime.generate_sampled_until` does."""
 
     def reset(self) -> None:
         """Forget all state."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from engine.receipt import EXACT_IDS, PromptPolicies
 from server.backend import Backend, InsertSpecial, SpecialInput
 from server.errors import bad_field
 from server.fields import Fields, FieldTable, token_ids
@@ -30,7 +31,8 @@ def parse_completion(body: dict[str, Any], served: str, backend: Backend, limits
     """The work that a completion asks for, or an error that names the field."""
     fields = COMPLETION.check(body)
     check_model(fields, served)
-    prompt = Prompt(_prompt(fields, backend), backend.stop_tokens(()))
+    tokens, policies = _prompt(fields, backend)
+    prompt = Prompt(tokens, backend.stop_tokens(()), policies=policies)
     return read_request(fields, prompt, backend, limits)
 
 
@@ -41,7 +43,7 @@ def read_policies(fields: Fields) -> tuple[SpecialInput, InsertSpecial]:
     return cast(SpecialInput, special), cast(InsertSpecial, insert)
 
 
-def _prompt(fields: Fields, backend: Backend) -> list[int]:
+def _prompt(fields: Fields, backend: Backend) -> tuple[list[int], PromptPolicies]:
     value, path = fields.raw("prompt"), fields.path("prompt")
     if value is None:
         raise fields.required("prompt")
@@ -50,10 +52,11 @@ def _prompt(fields: Fields, backend: Backend) -> list[int]:
             raise bad_field(path, "only one prompt a request is supported", "unsupported_parameter")
         value, path = value[0], f"{path}[0]"
     if isinstance(value, str):
-        return backend.encode(value, *read_policies(fields))
+        special, insert = read_policies(fields)
+        return backend.encode(value, special, insert), PromptPolicies("text", special, insert)
     if not isinstance(value, list):
         raise bad_field(path, "must be a string or an array of token ids", "invalid_type")
     for policy in ("special_input", "insert_special"):
         if fields.has(policy):
             raise bad_field(policy, "is only allowed with a text prompt")
-    return token_ids(value, path, backend.facts.vocabulary_size)
+    return token_ids(value, path, backend.facts.vocabulary_size), EXACT_IDS

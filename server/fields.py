@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.strict_json import field_name
 from server.errors import ApiError, bad_field
-from server.json_body import field_name
 
 _NAMES = {str: "a string", bool: "true or false", int: "an integer", dict: "an object", list: "an array"}
 

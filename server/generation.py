@@ -6,23 +6,29 @@ It decides when the text ends an answer (a stop string, the output limit) and co
 from __future__ import annotations
 
 import time
+from typing import Any
 
+from engine.capabilities import package_version
 from engine.errors import EngineError
+from engine.receipt import ComputedBy, ModelUsed
+from engine.runtime import Completion
 from engine.text_pipeline import Delta, TextPipeline
-from server.backend import Backend
+from engine.witness import Witness
+from server.backend import Backend, ModelFacts
 from server.errors import from_engine
-from server.job import Finished, Job
+from server.job import Finished, Job, Work
 
 
 def perform(job: Job, backend: Backend, seconds: float, output_bytes: int) -> None:
     """Generate the job's answer within `seconds`, at most `output_bytes` of text; end the job."""
     output = _Output(job, backend, output_bytes)
+    witness = Witness(job.work.sampler)
     job.start()
     try:
         completion = backend.generate(
             job.work.prompt,
             job.work.options,
-            sampler=job.work.sampler,
+            sampler=job.work.sampler if job.work.receipt is None else witness,
             cancellation=job.cancellation,
             deadline=time.monotonic() + seconds,
             on_token=output.on_token,
@@ -41,8 +47,19 @@ def perform(job: Job, backend: Backend, seconds: float, output_bytes: int) -> No
             reasoning_tokens=output.reasoning_tokens,
             prefill_seconds=completion.prefill_seconds,
             decode_seconds=completion.decode_seconds,
+            receipt=_receipt(job.work, backend.facts, witness, completion),
         )
     )
+
+
+def _receipt(
+    work: Work, facts: ModelFacts, witness: Witness, completion: Completion
+) -> dict[str, Any] | None:
+    if work.receipt is None:
+        return None
+    model = ModelUsed(facts.sha256, facts.nbytes, facts.contract, facts.context)
+    used = ComputedBy(package_version(), facts.kernel, facts.threads)
+    return witness.receipt(model, used, work.receipt, work.prompt, work.options, completion).document()
 
 
 class _Output:

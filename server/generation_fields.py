@@ -1,27 +1,28 @@
 """The request fields that all generating endpoints share: sampling, output length, stops, streaming.
 
-Reads and checks them, and joins them with a prompt into work for the engine. Without a temperature the
-answer is sampled as the engine's `reference` sampler does by default; temperature 0 is greedy.
+Reads and checks them, and joins them with a prompt into work for the engine. Every answer is sampled by the
+engine's `chain` sampler; a field that is not given has the sampler's own default.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import ContextError
+from engine.receipt import EXACT_IDS, PromptPolicies
 from engine.runtime import GenerationOptions
-from engine.sampling import GreedySampler, ReferenceSampler, Sampler
+from engine.sampling import ChainSampler, ChainSettings, Sampler
 from server.backend import Backend, Reasoning
 from server.errors import ApiError, bad_field
 from server.fields import Fields, FieldTable
 from server.job import Work
 from server.limits import Limits
 
-DEFAULT_TEMPERATURE = 1.0
-DEFAULT_TOP_K = 20
-DEFAULT_TOP_P = 0.95
+MAX_BIASES = 1024
 MAX_STOPS = 4
 MAX_STOP_CHARACTERS = 256
 
@@ -33,18 +34,17 @@ GENERATION_HONOURED = (
     "temperature",
     "top_p",
     "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logit_bias",
     "seed",
     "stop",
+    "receipt",
 )
 GENERATION_IGNORED: dict[str, type] = {"user": str, "metadata": dict, "store": bool, "service_tier": str}
-GENERATION_REFUSED: dict[str, tuple[object, ...]] = {
-    "n": (1,),
-    "presence_penalty": (0, 0.0),
-    "frequency_penalty": (0, 0.0),
-    "repetition_penalty": (1, 1.0),
-    "min_p": (0, 0.0),
-    "logit_bias": ({},),
-}
+GENERATION_REFUSED: dict[str, tuple[object, ...]] = {"n": (1,)}
 STREAM_OPTIONS = FieldTable(
     honoured=("include_usage",), ignored={}, refused={"include_obfuscation": (False,)}
 )
@@ -67,6 +67,7 @@ class Prompt:
     stop_tokens: tuple[int, ...]
     reasoning: Reasoning = "off"
     stable_prefix: int = 0
+    policies: PromptPolicies = EXACT_IDS
 
 
 def check_model(fields: Fields, served: str) -> None:
@@ -100,9 +101,10 @@ def read_request(fields: Fields, prompt: Prompt, backend: Backend, limits: Limit
             stop_tokens=prompt.stop_tokens,
             stable_prefix=prompt.stable_prefix,
         ),
-        sampler=_sampler(fields),
+        sampler=_sampler(fields, prompt.tokens, backend.facts.vocabulary_size),
         stops=_stops(fields),
         reasoning=prompt.reasoning,
+        receipt=prompt.policies if fields.boolean("receipt") else None,
     )
     return Request(work, stream, include_usage)
 
@@ -124,18 +126,43 @@ def _max_tokens(fields: Fields, prompt_tokens: int, context: int, limits: Limits
     return tokens
 
 
-def _sampler(fields: Fields) -> Sampler:
-    temperature = fields.number("temperature", 0, 2)
-    top_p = fields.number("top_p", 0, 1)
-    top_k = fields.integer("top_k", 0, 1 << 31)
+def _sampler(fields: Fields, prompt: Sequence[int], vocabulary_size: int) -> Sampler:
     seed = fields.integer("seed", 0, (1 << 64) - 1)
-    reference = ReferenceSampler(
-        secrets.randbits(64) if seed is None else seed,
-        temperature or DEFAULT_TEMPERATURE,
-        DEFAULT_TOP_K if top_k is None else top_k,
-        DEFAULT_TOP_P if top_p is None else top_p,
-    )
-    return GreedySampler() if temperature == 0 else reference
+    asked: dict[str, Any] = {
+        "temperature": fields.number("temperature", 0, 2),
+        "top_k": fields.integer("top_k", 0, 1 << 31),
+        "top_p": fields.number("top_p", 0, 1),
+        "min_p": fields.number("min_p", 0, 1),
+        "presence_penalty": fields.number("presence_penalty", -2, 2),
+        "frequency_penalty": fields.number("frequency_penalty", -2, 2),
+        "repetition_penalty": fields.number("repetition_penalty", 0.01, 2),
+        "logit_bias": _logit_bias(fields, vocabulary_size),
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return ChainSampler(ChainSettings(_random_seed() if seed is None else seed, **given), prompt)
+
+
+def _random_seed() -> int:
+    """53 bits, so that JSON tools that read numbers as binary64 keep a receipt's seed."""
+    return secrets.randbits(53)
+
+
+def _logit_bias(fields: Fields, vocabulary_size: int) -> dict[int, float] | None:
+    biases = fields.typed("logit_bias", dict)
+    if biases is None:
+        return None
+    path = fields.path("logit_bias")
+    if len(biases) > MAX_BIASES:
+        raise bad_field(path, f"must have at most {MAX_BIASES} entries")
+    entries, found = Fields(biases, path), {}
+    for key in biases:
+        if not re.fullmatch(r"0|[1-9][0-9]{0,9}", key, re.ASCII) or int(key) >= vocabulary_size:
+            raise bad_field(path, f"the keys must be token ids from 0 to {vocabulary_size - 1}")
+        bias = entries.number(key, -100, 100)
+        if bias is None:
+            raise bad_field(entries.path(key), "must be a number", "invalid_type")
+        found[int(key)] = bias
+    return found
 
 
 def _stops(fields: Fields) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.receipt import PromptPolicies
 from engine.runtime import Cancellation, Finish, GenerationOptions
 from engine.sampling import Sampler
 from engine.text_pipeline import Delta
@@ -26,13 +27,17 @@ Phase = Literal["queued", "prefill", "decode"]
 
 @dataclass(frozen=True)
 class Work:
-    """What to generate; the prompt fits the context together with the output."""
+    """What to generate; the prompt fits the context together with the output.
+
+    `receipt` says how the prompt came, where a receipt is wanted.
+    """
 
     prompt: tuple[int, ...]
     options: GenerationOptions
     sampler: Sampler
     stops: tuple[str, ...]
     reasoning: Reasoning
+    receipt: PromptPolicies | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Finished:
     reasoning_tokens: int
     prefill_seconds: float
     decode_seconds: float
+    receipt: dict[str, Any] | None = None
 
 
 Event = Delta | Finished | ApiError

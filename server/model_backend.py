@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,20 +10,23 @@ from typing import Any
 
 from engine.artifact import Pin, Progress
 from engine.capabilities import capabilities
+from engine.chat.display import shown
 from engine.chat.encoding import encode_chat
 from engine.chat.messages import ChatOptions, Message
-from engine.chat.rendering import END_THINK, THINK
+from engine.chat.rendering import THINK
 from engine.errors import UnsupportedTemplateError
 from engine.huge_pages import huge_page_bytes
+from engine.kernels import FAILED_LEVELS
 from engine.model import Model, load_model
 from engine.runtime import Cancellation, Completion, GenerationOptions, Runtime
 from engine.sampling import Sampler
 from server.backend import ChatPrompt, InsertSpecial, ModelFacts, Reasoning, SpecialInput
+from server.logs import log_event
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model to load and with what: budgets in bytes, context in tokens."""
+    """Which model to load and with what: budgets in bytes, context in tokens, more ids that end an answer."""
 
     pin: Pin
     memory_bytes: int
@@ -33,6 +37,7 @@ class ModelOptions:
     threads: int | None
     kernel: str | None
     chat_template: str | None
+    stop_tokens: tuple[int, ...] = ()
 
 
 def load_backend(options: ModelOptions, progress: Progress) -> ModelBackend:
@@ -53,15 +58,20 @@ def load_backend(options: ModelOptions, progress: Progress) -> ModelBackend:
         state_bytes=options.state_bytes,
         masked=sorted(model.tokenizer.vocabulary.unused),
     )
-    return ModelBackend(model, runtime)
+    for name in FAILED_LEVELS:
+        log_event(
+            "kernel_failed", level=logging.WARNING, message=f"{name} gives wrong results on this processor"
+        )
+    return ModelBackend(model, runtime, options.stop_tokens)
 
 
 class ModelBackend:
     """Implements `Backend`."""
 
-    def __init__(self, model: Model, runtime: Runtime) -> None:
+    def __init__(self, model: Model, runtime: Runtime, stop_tokens: tuple[int, ...] = ()) -> None:
         self._model = model
         self._runtime = runtime
+        self._stops = model.tokenizer.special.generation(stop_tokens)
         self._capabilities = capabilities()
 
     @cached_property
@@ -105,8 +115,8 @@ class ModelBackend:
         return ChatPrompt(encoded.tokens, encoded.stable_prefix, encoded.turn_ends, reasoning)
 
     def stop_tokens(self, turn_ends: Sequence[int]) -> tuple[int, ...]:
-        """The declared ends of generation, and those of the chat format."""
-        return self._model.tokenizer.special.generation(turn_ends)
+        """The ends of generation that the file and its catalogue entry declare, and the chat format's."""
+        return self._model.tokenizer.special.generation((*self._stops, *turn_ends))
 
     def decode(self, tokens: Sequence[int]) -> bytes:
         """The exact bytes of all tokens."""
@@ -114,9 +124,7 @@ class ModelBackend:
 
     def shown(self, token: int) -> bytes:
         """A token's bytes; nothing for control tokens, but for the tags around reasoning."""
-        vocabulary = self._model.tokenizer.vocabulary
-        piece = vocabulary.piece(token)
-        return b"" if vocabulary.is_control(token) and piece not in _THINK_TAGS else piece
+        return shown(self._model.tokenizer.vocabulary, token)
 
     def generate(
         self,
@@ -130,12 +138,12 @@ class ModelBackend:
         on_prefill: Callable[[int, int], None],
     ) -> Completion:
         """Answer a prompt."""
-        return self._runtime.generate(
+        return self._runtime.generate_sampled_until(
             prompt,
             options,
-            sampler=sampler,
+            deadline,
+            sampler,
             cancellation=cancellation,
-            deadline=deadline,
             on_token=on_token,
             on_prefill=on_prefill,
         )
@@ -152,6 +160,3 @@ class ModelBackend:
     def _thinks(self) -> bool:
         """Whether the vocabulary has the tags around reasoning."""
         return self._model.tokenizer.control_id(THINK) is not None
-
-
-_THINK_TAGS = (THINK.encode(), END_THINK.encode())

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from auth.origins import OriginRule, is_origin
-from engine.artifact import Pin
 from engine.chat import TEMPLATES
 from engine.driver import values
 from engine.driver.option_table import MAX_BYTES, MAX_CONTEXT, Once, Parser
+from engine.driver.pinned_model import pinned_model
 from engine.errors import InvalidInputError
-from engine.manifest import Manifest, read_manifest
 from engine.memory_budget import default_memory_bytes
 from engine.model import DEFAULT_ACTIVATION_BITS, DEFAULT_CONTEXT
 from server.limits import Limits
@@ -59,24 +58,25 @@ def parse_options(arguments: Sequence[str]) -> Options:
         raise InvalidInputError("--token-stdin is given twice", "token_stdin")
     if (given.token_file is None) == (given.token_stdin is None):
         raise InvalidInputError("exactly one of --token-file and --token-stdin is needed", "token_file")
-    manifest = _manifest(given)
-    chat_template = given.chat_template or manifest.chat_template
+    model = pinned_model(given)
+    chat_template = given.chat_template or model.conversation.chat_template
     if chat_template is not None and chat_template not in TEMPLATES:
         known = ", ".join(TEMPLATES)
         raise InvalidInputError(f"there is no such chat template; there are {known}", "chat_template")
     return Options(
         model=ModelOptions(
-            pin=manifest.pin,
-            memory_bytes=given.memory_bytes or default_memory_bytes(manifest.pin.nbytes),
+            pin=model.pin,
+            memory_bytes=given.memory_bytes or default_memory_bytes(model.pin.nbytes),
             state_bytes=given.state_bytes,
             checkpoint_bytes=_default(given.checkpoint_bytes, DEFAULT_CHECKPOINT_BYTES),
-            context=given.context,
+            context=given.context or model.conversation.context,
             activation_bits=int(given.activation_bits or DEFAULT_ACTIVATION_BITS),
             threads=given.threads,
             kernel=given.kernel,
             chat_template=chat_template,
+            stop_tokens=model.conversation.stop_tokens,
         ),
-        model_id=given.model_id or manifest.name,
+        model_id=given.model_id or model.name,
         key_file=given.token_file,
         host=check_loopback(given.host or "127.0.0.1"),
         port=given.port or 0,
@@ -106,9 +106,18 @@ def _parser() -> Parser:
 
 
 def _add_model_options(parser: Parser) -> None:
-    group = parser.add_argument_group("model", "a manifest, or path, length and SHA-256 together")
+    group = parser.add_argument_group(
+        "model", "a manifest; or its path, with its name in the catalogue or with length and SHA-256"
+    )
     _add(group, "--manifest", values.path, "FILE", "TOML file that pins the model")
     _add(group, "--model", values.path, "PATH", "absolute path of the GGUF file")
+    _add(
+        group,
+        "--catalogue",
+        str,
+        "NAME",
+        "its name in the catalogue of published files, which may also say context, chat format and stops",
+    )
     _add(group, "--bytes", values.integer(1, MAX_BYTES), "N", "its exact length")
     _add(group, "--sha256", values.digest, "HEX", "its SHA-256")
     _add(group, "--model-id", _model_id, "NAME", "what clients call it (default: the file's own name)")
@@ -117,7 +126,8 @@ def _add_model_options(parser: Parser) -> None:
         "--context",
         values.integer(1, MAX_CONTEXT),
         "N",
-        f"longest sequence in tokens, output included (default: the model's, at most {DEFAULT_CONTEXT})",
+        "longest sequence in tokens, output included "
+        f"(default: the catalogue's, or else the model's, at most {DEFAULT_CONTEXT})",
     )
     _add(group, "--chat-template", str, "NAME", "built-in chat format for a file whose own is not known")
 
@@ -173,17 +183,6 @@ def _add(
     group: argparse._ArgumentGroup, name: str, kind: Callable[[str], Any], metavar: str, text: str
 ) -> None:
     group.add_argument(name, action=Once, type=kind, metavar=metavar, help=text)
-
-
-def _manifest(given: argparse.Namespace) -> Manifest:
-    parts = [name for name in ("model", "bytes", "sha256") if getattr(given, name) is not None]
-    if given.manifest is not None:
-        if parts:
-            raise InvalidInputError(f"--manifest and {_flag(parts[0])} exclude each other", "manifest")
-        return read_manifest(given.manifest)
-    if len(parts) != 3:
-        raise InvalidInputError("--manifest is needed, or --model, --bytes and --sha256 together", "model")
-    return Manifest(Pin(given.model, given.bytes, given.sha256))
 
 
 def _limits(given: argparse.Namespace) -> Limits:

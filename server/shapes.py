@@ -43,7 +43,8 @@ class Shape(ABC):
     def whole(self, content: str, reasoning: str, finished: Finished) -> dict[str, Any]:
         """An answer in one piece."""
         choice = self.choice(content, reasoning, finished.finish)
-        return {**self._base(self.whole_object), "choices": [choice], "usage": usage(finished)}
+        whole = {**self._base(self.whole_object), "choices": [choice], "usage": usage(finished)}
+        return whole | receipt(finished)
 
     def chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
         """A chunk with one choice."""
@@ -111,6 +112,11 @@ class CompletionShape(Shape):
     def closing(self, finish: Finish) -> dict[str, Any]:
         """Empty text with the reason."""
         return _text_choice("", finish)
+
+
+def receipt(finished: Finished) -> dict[str, Any]:
+    """The receipt, for the answer or its last chunk with a choice, if one was asked for."""
+    return {} if finished.receipt is None else {"receipt": finished.receipt}
 
 
 def usage(finished: Finished) -> dict[str, Any]:

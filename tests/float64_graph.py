@@ -135,8 +135,12 @@ class Float64Model:
         if name not in self.folded or self.unfold:
             return x @ self.unfolded(name).T
         if ".ssm_out." in name and self.grouped:
-            x = x[:, self._grouped_order()]
+            x = self.grouped_input(x)
         return self._transform(x * self.signs[x.shape[1]]) @ self.stored(name).T
+
+    def grouped_input(self, x: Array) -> Array:
+        """The input of a folded ssm_out, whose features are grouped by key head."""
+        return x[:, self._grouped_order()]
 
     def rms(self, x: Array, name: str) -> Array:
         """RMSNorm of the last axis with a stored weight."""
@@ -145,10 +149,7 @@ class Float64Model:
 
     def logits(self, ids: list[int]) -> Array:
         """Logits [tokens, vocabulary] of one sequence from position 0."""
-        embedding = "token_embd.weight"
-        x = self.stored(embedding)[ids]
-        if embedding in self.folded:
-            x = self._transform(x) * self.signs[x.shape[1]]
+        x = self.embedded(ids)
         second = "post_attention_norm" if self.architecture == "qwen35" else "ffn_norm"
         for layer in range(self.key("block_count") - self.key("nextn_predict_layers", 0)):
             name = f"blk.{layer}."
@@ -158,8 +159,13 @@ class Float64Model:
             gate = self.linear(f"{name}ffn_gate.weight", f)
             up = self.linear(f"{name}ffn_up.weight", f)
             x = x + self.linear(f"{name}ffn_down.weight", _silu(gate) * up)
-        output = "output.weight" if "output.weight" in self.tensors else embedding
+        output = "output.weight" if "output.weight" in self.tensors else "token_embd.weight"
         return self.linear(output, self.rms(x, "output_norm.weight"))
+
+    def embedded(self, ids: list[int]) -> Array:
+        """Embeddings [tokens, width], turned back where the rows are stored rotated."""
+        x = self.stored("token_embd.weight")[ids]
+        return self._transform(x) * self.signs[x.shape[1]] if "token_embd.weight" in self.folded else x
 
     def _attention(self, name: str, h: Array) -> Array:
         heads, kv_heads = self.key("attention.head_count"), self.key("attention.head_count_kv")
@@ -182,8 +188,17 @@ class Float64Model:
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             out[:, head] = weights @ v[:, kv] / weights.sum(-1, keepdims=True)
         if gate.shape[-1]:
-            out = out / (1 + np.exp(-gate))
+            out = self.gated(out, gate)
         return self.linear(f"{name}attn_output.weight", out.reshape(tokens, -1))
+
+    def gated(self, out: Array, gate: Array) -> Array:
+        """out * sigmoid(gate)."""
+        product: Array = out / (1 + np.exp(-gate))
+        return product
+
+    def pair(self, i: int, dims: int) -> tuple[int, int]:
+        """The two dimensions that frequency `i` turns."""
+        return (2 * i, 2 * i + 1) if self.architecture == "llama" else (i, i + dims // 2)
 
     def _rope(self, x: Array) -> Array:
         """Positions 0, 1, … of x [tokens, heads, dim]."""
@@ -191,7 +206,7 @@ class Float64Model:
         frequencies, magnitude = self._frequencies(dims)
         out = x.copy()
         for i, frequency in enumerate(frequencies):
-            a, b = (2 * i, 2 * i + 1) if self.architecture == "llama" else (i, i + dims // 2)
+            a, b = self.pair(i, dims)
             angle = np.arange(len(x))[:, None] * frequency
             cosine, sine = magnitude * np.cos(angle), magnitude * np.sin(angle)
             out[..., a] = x[..., a] * cosine - x[..., b] * sine
@@ -236,14 +251,23 @@ class Float64Model:
         v = c[:, 2 * keys * dim :].reshape(tokens, heads, dim)
         out = np.empty((tokens, heads, dim))
         for head in range(heads):
-            state = np.zeros((dim, dim))  # (value, key)
+            key, state = self.key_head(head, heads, keys), np.zeros((dim, dim))  # (value, key)
             for t in range(tokens):
                 state = decay[t, head] * state
-                change = beta[t, head] * (v[t, head] - state @ k[t, head % keys])
-                state = state + np.outer(change, k[t, head % keys])
-                out[t, head] = state @ q[t, head % keys]
+                change = beta[t, head] * (v[t, head] - state @ k[t, key])
+                state = self.kept(state + np.outer(change, k[t, key]))
+                out[t, head] = state @ q[t, key]
         y = self.rms(out, f"{name}ssm_norm.weight") * _silu(z)
         return self.linear(f"{name}ssm_out.weight", y.reshape(tokens, -1))
+
+    def key_head(self, head: int, heads: int, keys: int) -> int:
+        """The key head of a value head: they are tiled."""
+        del heads
+        return head % keys
+
+    def kept(self, state: Array) -> Array:
+        """A recurrent state as the next token finds it."""
+        return state
 
 
 def _silu(x: Array) -> Array:

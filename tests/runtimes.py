@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, cast
@@ -44,7 +45,10 @@ def answer(
 ) -> tuple[Completion, list[bytes]]:
     """A completion with the bytes of all logits that were sampled from."""
     sampler = Recorder()
-    done = runtime.generate(prompt, options.pop("options", OPTIONS), sampler=sampler, **options)
+    deadline = options.pop("deadline", math.inf)
+    done = runtime.generate_sampled_until(
+        prompt, options.pop("options", OPTIONS), deadline, sampler, **options
+    )
     return done, sampler.logits
 
 

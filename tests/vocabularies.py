@@ -63,8 +63,13 @@ def tokenizer(name: str) -> Tokenizer:
 @cache
 def model_tokenizer(file: str) -> Tokenizer:
     """The tokenizer of one of the small models in `tests/data/models`."""
+    return Tokenizer.from_metadata(model_metadata(file))
+
+
+def model_metadata(file: str) -> Metadata:
+    """The keys of one of the small models."""
     data = (DATA / "models" / file).read_bytes()
-    return Tokenizer.from_metadata(parse_header(data, len(data)).metadata)
+    return parse_header(data, len(data)).metadata
 
 
 def small(

@@ -1,7 +1,7 @@
 """Conversations to prompts, with built-in renderers; a template inside a model file is never evaluated."""
 
 from engine.chat.encoding import EncodedChat, encode_chat
-from engine.chat.messages import ChatOptions, Message, Role
+from engine.chat.messages import ChatOptions, Message, Role, ToolCall
 from engine.chat.recognition import TEMPLATES, recognise
 from engine.chat.rendering import ChatTemplate, Control, RenderedChat, Text
 
@@ -15,6 +15,7 @@ __all__ = [
     "RenderedChat",
     "Role",
     "Text",
+    "ToolCall",
     "encode_chat",
     "recognise",
 ]

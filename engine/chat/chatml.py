@@ -23,7 +23,7 @@ class ChatMl(ChatTemplate):
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
         """The messages as they are; thinking is off unless the format has it and the caller wants it."""
         check_messages(messages)
-        options.refuse(self.name, "reasoning_effort")
+        options.refuse(self.name, "reasoning_effort", "tools")
         if not self._think_blocks:
             options.refuse(self.name, "enable_thinking", "preserve_thinking")
         turns = Turns()

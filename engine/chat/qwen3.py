@@ -22,7 +22,7 @@ class Qwen3(ChatTemplate):
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
         """Any order of roles; a system message anywhere is a turn of its own."""
         check_messages(messages)
-        options.refuse(self.name, "reasoning_effort", "preserve_thinking")
+        options.refuse(self.name, "reasoning_effort", "preserve_thinking", "tools")
         if self._never_thinks:
             options.refuse(self.name, "enable_thinking")
         turns = Turns()

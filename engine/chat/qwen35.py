@@ -2,16 +2,18 @@
 
 Contents are trimmed, the system message comes first, and the prompt opens the think block for the model.
 3.6 can keep the reasoning of earlier answers; 3.8 does so by default and states a reasoning effort.
-Tools are not rendered.
+Tools are described in the system turn as JSON and called in a form like XML; results are a user's turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 
-from engine.chat.messages import ChatOptions, Message, check_messages
+from engine.chat.messages import ChatOptions, Message, ToolCall, check_messages, json_text
 from engine.chat.qwen3 import last_query_index, reasoning_and_content
-from engine.chat.rendering import ChatTemplate, RenderedChat, Turns
+from engine.chat.rendering import END_TOOL_CALL, TOOL_CALL, ChatTemplate, RenderedChat, Turns
 from engine.errors import InvalidInputError
 
 # What the 3.8 format says to the model, for each effort that it knows; the first is its default.
@@ -29,6 +31,23 @@ EFFORTS = {
 }
 
 
+# What these formats say to a model that has tools, around the tools themselves.
+TOOLS_HEADER = "# Tools\n\nYou have access to the following functions:\n\n<tools>\n"
+TOOLS_FOOTER = (
+    "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
+    "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
+    "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\n"
+    "multiple lines\n</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n"
+    "- Function calls MUST follow the specified format: an inner <function=...></function> block must be "
+    "nested within <tool_call></tool_call> XML tags\n"
+    "- Required parameters MUST be specified\n"
+    "- You may provide optional reasoning for your function call in natural language BEFORE the function "
+    "call, but NOT after\n"
+    "- If there is no function call available, answer the question like normal with your current knowledge "
+    "and do not tell the user about function calls\n</IMPORTANT>"
+)
+
+
 class Qwen35(ChatTemplate):
     """Qwen3.5; with `can_preserve`, Qwen3.6."""
 
@@ -38,22 +57,24 @@ class Qwen35(ChatTemplate):
 
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
         """A system message only first; at least one message must be a user's own."""
-        check_messages(messages)
+        check_messages(messages, tools=True)
         options.refuse(self.name, "reasoning_effort")
         if not self._can_preserve:
             options.refuse(self.name, "preserve_thinking")
         turns = Turns()
-        if messages[0].role == "system":
-            turns.turn("system", messages[0].content.strip())
+        if options.tools:
+            _write_tools(turns, "", options.tools, _system_text(messages))
+        elif messages[0].role == "system":
+            turns.turn("system", _system_text(messages))
         last_query = _check_order(messages)
-        for index, message in enumerate(messages):
-            content = message.content.strip()
-            if message.role == "user":
-                turns.turn("user", content)
-            elif message.role == "assistant":
-                reasoning, content = reasoning_and_content(message, content)
-                keep = bool(options.preserve_thinking) or index > last_query
-                turns.assistant(content, reasoning.strip() if keep else None)
+
+        def write_answer(index: int, message: Message) -> None:
+            reasoning, content = reasoning_and_content(message, message.content.strip())
+            keep = bool(options.preserve_thinking) or index > last_query
+            calls = _calls(message, index, _value if self._can_preserve else _old_value)
+            turns.assistant(content, reasoning.strip() if keep else None, calls)
+
+        _write_messages(turns, messages, write_answer)
         return turns.finish(options, options.enable_thinking is not False)
 
 
@@ -63,24 +84,83 @@ class Qwen38(ChatTemplate):
     name = "qwen3.8"
 
     def render(self, messages: Sequence[Message], options: ChatOptions) -> RenderedChat:
-        """As Qwen3.5; while thinking is on, the effort's sentence begins the system turn."""
-        check_messages(messages)
+        """As Qwen3.6; while thinking is on, the effort's sentence begins the system turn."""
+        check_messages(messages, tools=True)
         thinking = options.enable_thinking is not False
         effort = _effort_sentence(options.reasoning_effort)
-        system = messages[0].content.strip() if messages[0].role == "system" else ""
-        preamble = [part for part in (effort if thinking else "", system) if part]
-        turns = Turns()
-        if preamble:
-            turns.turn("system", "\n\n".join(preamble))
+        turns, effort, system = Turns(), effort if thinking else "", _system_text(messages)
+        if options.tools:
+            _write_tools(turns, effort, options.tools, system)
+        elif effort or system:
+            turns.turn("system", "\n\n".join(part for part in (effort, system) if part))
         last_query = _check_order(messages)
-        for index, message in enumerate(messages):
-            content = message.content.strip()
-            if message.role == "user":
-                turns.turn("user", content)
-            elif message.role == "assistant":
-                keep = options.preserve_thinking is not False or index > last_query
-                turns.assistant(content, (message.reasoning_content or "").strip() if keep else None)
+
+        def write_answer(index: int, message: Message) -> None:
+            keep = options.preserve_thinking is not False or index > last_query
+            reasoning = (message.reasoning_content or "").strip() if keep else None
+            turns.assistant(message.content.strip(), reasoning, _calls(message, index, _value))
+
+        _write_messages(turns, messages, write_answer)
         return turns.finish(options, thinking)
+
+
+def _system_text(messages: Sequence[Message]) -> str:
+    return messages[0].content.strip() if messages[0].role == "system" else ""
+
+
+def _write_tools(turns: Turns, effort: str, tools: Iterable[Mapping[str, object]], system: str) -> None:
+    """The system turn of a conversation with tools."""
+    described = [json_text(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
+    turns.open("system")
+    turns.text(f"{effort}\n\n" if effort else "")
+    turns.text(TOOLS_HEADER)
+    turns.text("\n".join(described))
+    for part in re.split(f"({TOOL_CALL}|{END_TOOL_CALL})", TOOLS_FOOTER):
+        if part in (TOOL_CALL, END_TOOL_CALL):
+            turns.control(part)
+        else:
+            turns.text(part)
+    turns.text(f"\n\n{system}" if system else "")
+    turns.close()
+
+
+def _write_messages(
+    turns: Turns, messages: Sequence[Message], write_answer: Callable[[int, Message], None]
+) -> None:
+    """All turns after the system's; consecutive results of tools share one."""
+    for index, message in enumerate(messages):
+        if message.role == "user":
+            turns.turn("user", message.content.strip())
+        elif message.role == "assistant":
+            write_answer(index, message)
+        elif message.role == "tool" and messages[index - 1].role != "tool":
+            results = takewhile(lambda later: later.role == "tool", messages[index:])
+            turns.tool_results([result.content.strip() for result in results])
+
+
+def _calls(message: Message, index: int, value: Callable[[object, str], str]) -> list[str]:
+    """The inside of each tool call of a message."""
+    return [
+        _call(call, f"messages[{index}].tool_calls[{number}].arguments", value)
+        for number, call in enumerate(message.tool_calls)
+    ]
+
+
+def _call(call: ToolCall, path: str, value: Callable[[object, str], str]) -> str:
+    parameters = (
+        f"<parameter={name}>\n{value(argument, path)}\n</parameter>\n"
+        for name, argument in call.arguments.items()
+    )
+    return f"<function={call.name}>\n{''.join(parameters)}</function>"
+
+
+def _value(argument: object, path: str) -> str:
+    return argument if isinstance(argument, str) else json_text(argument, path)
+
+
+def _old_value(argument: object, path: str) -> str:
+    """Qwen3.5 writes numbers, truth values and null as Python does."""
+    return json_text(argument, path) if isinstance(argument, (dict, list, tuple)) else str(argument)
 
 
 def _check_order(messages: Sequence[Message]) -> int:
@@ -89,6 +169,8 @@ def _check_order(messages: Sequence[Message]) -> int:
         if message.role == "system" and index > 0:
             path = f"messages[{index}]"
             raise InvalidInputError(f"{path} is a system message; only the first one may be", f"{path}.role")
+    if messages[0].role == "tool":
+        raise InvalidInputError("messages[0] is a tool's result without a call before it", "messages[0].role")
     last_query = last_query_index(messages, [message.content.strip() for message in messages])
     if last_query is None:
         raise InvalidInputError("messages must hold a user message", "messages")

@@ -36,6 +36,7 @@ DIGESTS = {
     "a4aee8afcf2e0711942cf848899be66016f8d14a889ff9ede07bca099c28f715": "qwen3.5",  # Qwen3.5-4B
     "e84f32a23fdda27689f868aa4a1a5621f41133e51a48d7f3efcbea2839574259": "qwen3.6",  # Qwen3.6-35B-A3B
     "c3cf9e34abf4f9e36c2d72165aa9c132d3e2a725b6c2586aaa3a8af9d7a81041": "qwen3.8",  # Qwen3.8-27B
+    "536a1598851ba1262b782178cbea22d23051dee2c81ed17ea85730bd62a43a8c": "qwen3.5",  # the embedded model
     "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788": "smollm2",  # SmolLM2-135M-Instruct
     # ChatML in one loop, no system message, no thinking: what tests and small models often carry.
     "e4d23a745486bd7121eecc27caa38266ef35c4e954d6c45bff840e25d246671a": "chatml",

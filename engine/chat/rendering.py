@@ -16,6 +16,10 @@ IM_START = "<|im_start|>"
 IM_END = "<|im_end|>"
 THINK = "<think>"
 END_THINK = "</think>"
+TOOL_CALL = "<tool_call>"
+END_TOOL_CALL = "</tool_call>"
+TOOL_RESPONSE = "<tool_response>"
+END_TOOL_RESPONSE = "</tool_response>"
 
 
 @dataclass(frozen=True)
@@ -62,38 +66,50 @@ class Turns:
     def turn(self, role: str, text: str) -> None:
         """A whole turn of plain text."""
         self.open(role)
-        self._text(text)
+        self.text(text)
         self.close()
 
     def open(self, role: str) -> None:
         """Begin a turn."""
-        self._segments.append(Control(IM_START))
-        self._text(f"{role}\n")
+        self.control(IM_START)
+        self.text(f"{role}\n")
 
     def close(self) -> None:
         """End a turn."""
-        self._segments.append(Control(IM_END))
-        self._text("\n")
+        self.control(IM_END)
+        self.text("\n")
 
-    def assistant(self, text: str, reasoning: str | None) -> None:
-        """A whole assistant turn; with reasoning (which may be empty), its think block goes before."""
+    def assistant(self, text: str, reasoning: str | None, calls: Sequence[str] = ()) -> None:
+        """A whole assistant turn; with reasoning (which may be empty), its think block goes before.
+
+        `calls` are the insides of tool calls, which end the turn.
+        """
         self.open("assistant")
         if reasoning is not None:
             self.think_block(reasoning)
-        self._text(text)
+        self.text(text)
+        for index, call in enumerate(calls):
+            self.text("\n" if index else "\n\n" if text else "")
+            self._enclosed(TOOL_CALL, call, END_TOOL_CALL)
+        self.close()
+
+    def tool_results(self, results: Sequence[str]) -> None:
+        """A whole user turn that holds the results of calls."""
+        self.open("user")
+        for index, result in enumerate(results):
+            self.text("\n" if index else "")
+            self._enclosed(TOOL_RESPONSE, result, END_TOOL_RESPONSE)
         self.close()
 
     def think_block(self, reasoning: str) -> None:
         """A closed think block."""
-        self.open_think()
-        self._text(f"{reasoning}\n")
-        self._segments.append(Control(END_THINK))
-        self._text("\n\n")
+        self._enclosed(THINK, reasoning, END_THINK)
+        self.text("\n\n")
 
-    def open_think(self) -> None:
-        """The beginning of a think block."""
-        self._segments.append(Control(THINK))
-        self._text("\n")
+    def _enclosed(self, begin: str, text: str, end: str) -> None:
+        self.control(begin)
+        self.text(f"\n{text}\n")
+        self.control(end)
 
     def finish(self, options: ChatOptions, thinking: bool | None) -> RenderedChat:
         """Add the generation prompt where asked for: with a think block opened (True), closed and empty
@@ -104,12 +120,18 @@ class Turns:
             return RenderedChat(tuple(self._segments), history, thinking=False)
         self.open("assistant")
         if thinking:
-            self.open_think()
+            self.control(THINK)
+            self.text("\n")
         elif thinking is False:
             self.think_block("")
         return RenderedChat(tuple(self._segments), history, thinking=bool(thinking))
 
-    def _text(self, text: str) -> None:
+    def control(self, spelling: str) -> None:
+        """One control token."""
+        self._segments.append(Control(spelling))
+
+    def text(self, text: str) -> None:
+        """Literal text inside the open turn."""
         if text:
             self._segments.append(Text(text))
 

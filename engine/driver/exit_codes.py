@@ -19,6 +19,7 @@ class ExitCode(IntEnum):
     OUTPUT = 6  # the output cannot be written
     ENGINE_FAULT = 7  # the computation failed
     DEADLINE = 8  # the time that was allowed is over
+    DIFFERS = 11  # a replay gave something else than its receipt says
     INTERRUPTED = 130  # Ctrl-C
 
 

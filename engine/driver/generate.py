@@ -6,18 +6,24 @@ Token records are provisional: only the accounting record, which comes last, say
 from __future__ import annotations
 
 import base64
+import math
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, BinaryIO
 
 from engine.driver.inputs import Prompt
-from engine.driver.loading import describe_model, load
+from engine.driver.loading import computed_by, describe_model, load, model_used
 from engine.driver.options import Options
 from engine.driver.output import write_record
 from engine.driver.progress import ProgressBar
+from engine.driver.whole_file import whole_file
+from engine.json_line import to_json
 from engine.model import Model
-from engine.runtime import Completion, GenerationOptions, Runtime
+from engine.runtime import Completion, GenerationOptions, OnToken, Runtime
+from engine.sampling import Sampler
 from engine.text_output import Utf8Output
 from engine.vocabulary import Vocabulary
+from engine.witness import Witness
 
 
 class TokenStream:
@@ -45,7 +51,18 @@ class TokenStream:
 
 
 def generate(options: Options, prompt: Prompt) -> None:
-    """Load the model, generate, and write all records. Raises the errors of `engine`, and `OSError`."""
+    """Load the model, generate, and write all records. Raises the errors of `engine`, and `OSError`.
+
+    A receipt that is asked for is there when the command succeeds, and only then.
+    """
+    if options.receipt is None:
+        _generate(options, prompt, None)
+    else:
+        with whole_file(options.receipt, "--receipt") as file:
+            _generate(options, prompt, file)
+
+
+def _generate(options: Options, prompt: Prompt, receipt: BinaryIO | None) -> None:
     started = time.monotonic()
     model = load(options)
     special, vocabulary = model.tokenizer.special, model.tokenizer.vocabulary
@@ -58,22 +75,14 @@ def generate(options: Options, prompt: Prompt) -> None:
     )
     runtime.validate(tokens, request)
     stream = TokenStream(vocabulary, with_text=options.text_output)
+    witness = Witness(options.sampler)
     loaded = time.monotonic()
-    with ProgressBar("prefill") as bar:
-
-        def on_prefill(done: int, total: int) -> None:
-            bar(done, total)
-            if done == total:
-                bar.wipe()
-
-        completion = runtime.generate(
-            tokens,
-            request,
-            sampler=options.sampler,
-            deadline=None if options.timeout_seconds is None else loaded + options.timeout_seconds,
-            on_token=stream.write,
-            on_prefill=on_prefill,
-        )
+    sampler = options.sampler if receipt is None else witness
+    completion = run(runtime, tokens, request, options.timeout_seconds, sampler, stream.write)
+    if receipt is not None:
+        used = (model_used(model), computed_by(model), prompt.policies(), tokens, request, completion)
+        receipt.write(to_json(witness.receipt(*used).document()).encode("utf-8") + b"\n")
+        receipt.flush()  # a full disk is found here, before the record says that all is well
     timings = {
         "load_seconds": loaded - started,
         "prefill_seconds": completion.prefill_seconds,
@@ -81,6 +90,32 @@ def generate(options: Options, prompt: Prompt) -> None:
     }
     record = _accounting(options, prompt, model, request, completion)
     write_record(record | {"timings": timings} | stream.finish())
+
+
+def run(
+    runtime: Runtime,
+    tokens: Sequence[int],
+    request: GenerationOptions,
+    seconds: int | None,
+    sampler: Sampler,
+    on_token: OnToken,
+) -> Completion:
+    """Answer a prompt within `seconds` from now, None for any time, with a bar while it is evaluated."""
+    with ProgressBar("prefill") as bar:
+
+        def on_prefill(done: int, total: int) -> None:
+            bar(done, total)
+            if done == total:
+                bar.wipe()
+
+        return runtime.generate_sampled_until(
+            tokens,
+            request,
+            math.inf if seconds is None else time.monotonic() + seconds,
+            sampler,
+            on_token=on_token,
+            on_prefill=on_prefill,
+        )
 
 
 def _accounting(

@@ -6,19 +6,21 @@ find; whether it is the right file is for the user to compare, or for the list o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from engine.artifact import Pin, measure
-from engine.catalogue import find_published
+from engine.catalogue import find_published, published_files
 from engine.driver import values
 from engine.driver.file_facts import describe_file
 from engine.driver.option_table import Once, Parser
-from engine.driver.output import write_text
+from engine.driver.output import write_bytes, write_text
 from engine.driver.progress import ProgressBar
 from engine.errors import InvalidInputError
 from engine.gguf import MAX_HEADER_BYTES, Header, parse_header
 from engine.manifest import Manifest, format_manifest
+from engine.paths import openable
 
 
 def identify(arguments: Sequence[str]) -> None:
@@ -26,6 +28,7 @@ def identify(arguments: Sequence[str]) -> None:
     parser = Parser(
         prog="prism-inference identify",
         description="Say what a GGUF file is. The output is a manifest with the facts in comments.",
+        epilog=f"published files: {', '.join(file.name for file in published_files())}",
         allow_abbrev=False,
     )
     parser.add_argument("file", type=values.path, help="the model file")
@@ -48,16 +51,16 @@ def pin_file(arguments: Sequence[str]) -> None:
     given = parser.parse_strictly(arguments)
     output: Path = given.output or given.file.with_name(given.file.name + ".toml")
     output = output.absolute()
-    if output.exists():
+    if openable(output).exists():
         raise InvalidInputError(f"{output} exists already; remove it or choose another with --output")
     pin, header = _examine(given.file)
     text = _manifest(pin, header, output.parent)
     try:
-        with output.open("x", encoding="utf-8", newline="\n") as file:
+        with openable(output).open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
         raise InvalidInputError(f"cannot write {output}: {error.strerror or error}") from None
-    write_text(f"{output}\n")
+    write_bytes(os.fsencode(output) + b"\n")
 
 
 def _examine(file: Path) -> tuple[Pin, Header]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine.driver.options import InputSource, Options
 from engine.errors import ContextError, InvalidInputError
+from engine.paths import openable
 from engine.prompt_input import read_prompt
+from engine.receipt import EXACT_IDS, PromptPolicies
 from engine.token_input import MAX_TOKENS, read_tokens
 from engine.tokenizer import Tokenizer
 
@@ -34,15 +36,15 @@ class Prompt:
             self.content, self.options.special_input, self.options.insert_special
         )
 
+    def policies(self) -> PromptPolicies:
+        """How the input was taken."""
+        if isinstance(self.content, tuple):
+            return EXACT_IDS
+        return PromptPolicies("text", self.options.special_input, self.options.insert_special)
+
     def describe(self) -> dict[str, Any]:
         """The record's fields about the input."""
-        if isinstance(self.content, tuple):
-            return {"input_mode": "tokens"}
-        return {
-            "input_mode": "text",
-            "special_input": self.options.special_input,
-            "insert_special": self.options.insert_special,
-        }
+        return {name: value for name, value in asdict(self.policies()).items() if value is not None}
 
 
 def read_input(options: Options) -> Prompt:
@@ -69,9 +71,10 @@ def _opened(source: InputSource) -> Iterator[BinaryIO]:
         if source.value == "-":
             if sys.stdin is None:  # the process was started without one
                 raise InvalidInputError(f"{flag}: there is no standard input", source.kind)
-            yield sys.stdin.buffer
+            # Below the buffer, which would take more than what is read.
+            yield getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         else:
-            with Path(str(source.value)).open("rb") as stream:
+            with openable(Path(str(source.value))).open("rb", buffering=0) as stream:
                 yield stream
     except OSError as error:
         raise InvalidInputError(f"{flag}: {error.strerror or error}", source.kind) from None

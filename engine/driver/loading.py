@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.capabilities import package_version
 from engine.driver.options import Options
 from engine.driver.progress import ProgressBar
 from engine.huge_pages import huge_page_bytes
 from engine.memory_budget import default_memory_bytes
 from engine.model import Model, load_model
+from engine.receipt import ComputedBy, ModelUsed
 
 
 def load(options: Options) -> Model:
@@ -23,6 +25,17 @@ def load(options: Options) -> Model:
             kernel=options.kernel,
             progress=bar,
         )
+
+
+def model_used(model: Model) -> ModelUsed:
+    """A receipt's part about the model."""
+    identity = model.identity
+    return ModelUsed(identity.sha256, identity.nbytes, identity.contract, model.decoder.context)
+
+
+def computed_by(model: Model) -> ComputedBy:
+    """A receipt's part about the implementation."""
+    return ComputedBy(package_version(), model.kernels.name, model.kernels.threads)
 
 
 def describe_model(model: Model) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
 from engine.capabilities import capabilities
 from engine.driver.exit_codes import ExitCode, exit_code
@@ -12,19 +11,26 @@ from engine.driver.generate import generate
 from engine.driver.identify import identify, pin_file
 from engine.driver.inputs import read_input
 from engine.driver.options import parse_options
-from engine.driver.output import abandon_output, write_record
+from engine.driver.output import abandon_output, reader_is_gone, write_error, write_record
+from engine.driver.replay import replay
 from engine.driver.score import score
 from engine.driver.tokenize import tokenize
-from engine.errors import EngineError, InvalidInputError
+from engine.errors import EngineError
 
 MODES = {"generate": generate, "tokenize": tokenize, "score": score}
-COMMANDS = {"identify": identify, "pin": pin_file}
+COMMANDS: dict[str, Callable[[Sequence[str]], ExitCode | None]] = {
+    "identify": identify,
+    "pin": pin_file,
+    "replay": replay,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (of this process, if None) and return its exit code."""
+    if sys.stdout is None:  # the process was started without one
+        return _failed("there is no standard output", ExitCode.OUTPUT)
     try:
-        _run(sys.argv[1:] if arguments is None else arguments)
+        return _run(sys.argv[1:] if arguments is None else arguments)
     except EngineError as error:
         return _failed(str(error), exit_code(error))
     except MemoryError:
@@ -33,28 +39,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed("interrupted", ExitCode.INTERRUPTED)
     except OSError as error:  # inputs and the model raise errors of the engine
         abandon_output()
+        if reader_is_gone(error):  # it has what it wanted, as `head` has: nothing to complain about
+            return ExitCode.OUTPUT
         return _failed(f"the output cannot be written: {error.strerror or error}", ExitCode.OUTPUT)
     except Exception as error:
         return _failed(f"internal error ({type(error).__name__}); please report it", ExitCode.UNEXPECTED)
-    return ExitCode.SUCCESS
 
 
-def _run(arguments: Sequence[str]) -> None:
-    if "--capabilities" in arguments:
-        if len(arguments) > 1:
-            raise InvalidInputError("--capabilities takes no other option")
+def _run(arguments: Sequence[str]) -> ExitCode:
+    if arguments and arguments[0] in COMMANDS:
+        return COMMANDS[arguments[0]](arguments[1:]) or ExitCode.SUCCESS
+    if list(arguments) == ["--capabilities"]:
         write_record(capabilities())
-    elif arguments and arguments[0] in COMMANDS:
-        COMMANDS[arguments[0]](arguments[1:])
     else:
         options = parse_options(arguments)
         MODES[options.mode](options, read_input(options))
+    return ExitCode.SUCCESS
 
 
 def _failed(message: str, code: ExitCode) -> int:
-    line = " ".join(message.splitlines())  # a path may hold line ends
-    with suppress(OSError):
-        print(f"prism-inference: error: {line}", file=sys.stderr)
+    write_error(f"prism-inference: error: {message}")
     return code
 
 

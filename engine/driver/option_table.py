@@ -1,7 +1,7 @@
-"""Every option of `prism-inference` with its reader and help, and the parser made from the table.
+"""Every option of `prism-inference` with its reader and help.
 
-The parser refuses abbreviations, repetitions and unknown options. Which options go together is judged in
-`options`. Messages name options and rules, never the values, which may be prompt text.
+Which options go together is judged in `options`. Messages name options and rules, never the values, which
+may be prompt text.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from engine.driver import values
+from engine.driver.output import write_text
 from engine.errors import InvalidInputError
 from engine.model import DEFAULT_ACTIVATION_BITS, DEFAULT_CONTEXT
 from engine.token_input import MAX_TOKENS
@@ -20,26 +21,6 @@ MAX_BYTES = 2**63 - 1
 MAX_CONTEXT = MAX_TOKENS
 SCORE_BLOCK_TOKENS = 64
 DEFAULT_TEMPERATURE, DEFAULT_TOP_K, DEFAULT_TOP_P = 1.0, 20, 0.95
-
-DESCRIPTION = """\
-Run a verified GGUF model on the CPU.
-
-  prism-inference --manifest MODEL.toml --prompt TEXT --max-tokens N --checkpoint-bytes N
-  prism-inference --mode tokenize --manifest MODEL.toml --prompt TEXT
-  prism-inference --mode score --manifest MODEL.toml --tokens-file IDS.json
-  prism-inference identify FILE     say what a GGUF file is, and print a manifest for it
-  prism-inference pin FILE          write that manifest to FILE.toml (or --output MANIFEST)
-  prism-inference --capabilities    say what this build can compute (takes no other option)
-"""
-
-EPILOG = """\
-Standard output carries JSON lines only. Generated tokens are provisional until the accounting record,
-which comes last and only on success. Errors are one line on standard error.
-
-exit codes:
-  0 success, 1 internal error, 2 wrong option or input, 3 memory budget, 4 not the pinned file,
-  5 not a usable model, 6 output cannot be written, 7 engine fault, 8 deadline, 130 interrupted
-"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +31,20 @@ class Option:
     read: Callable[[str], Any]
     metavar: str
     help: str
+
+    @property
+    def name(self) -> str:
+        """What the parsed values call it."""
+        return self.flag[2:].replace("-", "_")
+
+    def store(self, given: argparse.Namespace, text: str) -> None:
+        """Put the value into `given`; refuses a wrong or a second one."""
+        if getattr(given, self.name) is not None:
+            raise InvalidInputError(f"{self.flag} is given twice", self.name)
+        try:
+            setattr(given, self.name, self.read(text))
+        except argparse.ArgumentTypeError as error:
+            raise InvalidInputError(f"{self.flag}: {error}", self.name) from None
 
 
 SIZE = values.integer(1, MAX_BYTES)
@@ -63,9 +58,15 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             "continue a prompt; say its token ids; or say how likely given ids are (default: generate)",
         ),
     ),
-    "model: a manifest, or path, length and SHA-256 together": (
+    "model: a manifest; or its path, with its name in the catalogue or with length and SHA-256": (
         Option("--manifest", values.path, "FILE", "TOML file that pins the model; 'pin' writes one"),
         Option("--model", values.path, "PATH", "absolute path of the GGUF file"),
+        Option(
+            "--catalogue",
+            str,
+            "NAME",
+            "its name in the catalogue of published files; 'identify --help' lists it",
+        ),
         Option("--bytes", SIZE, "N", "its exact length"),
         Option("--sha256", values.digest, "HEX", "its SHA-256"),
         Option(
@@ -118,6 +119,9 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             "records with token ids alone, or with bytes and text too (default: tokens)",
         ),
         Option("--timeout-seconds", values.integer(1, 3600), "N", "time for the generation, after loading"),
+        Option(
+            "--receipt", values.path, "FILE", "write what 'replay' needs to compare another run with this"
+        ),
         Option(
             "--prefill-block-tokens",
             values.integer(1, 256),
@@ -185,6 +189,10 @@ class Parser(argparse.ArgumentParser):
         """Called by argparse with what is wrong."""
         raise InvalidInputError(message.removeprefix("argument "))
 
+    def print_help(self, file: Any = None) -> None:  # noqa: ARG002 - argparse's signature
+        """The help on standard output in UTF-8; raises `OSError` if that cannot be written."""
+        write_text(self.format_help())
+
     def parse_strictly(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values; None for what is not given. Leftovers are refused without repeating them."""
         given, left = self.parse_known_args(list(arguments))
@@ -195,34 +203,3 @@ class Parser(argparse.ArgumentParser):
                 f"there is no option {flag}" if named else "an argument belongs to no option"
             )
         return given
-
-
-def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the modes by name; `--help` prints them and exits."""
-    parser = Parser(
-        prog="prism-inference",
-        usage="prism-inference [option ...]",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    flags: set[str] = set()
-    for title, options in OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for option in options:
-            flags.add(option.flag)
-            group.add_argument(
-                option.flag, action=Once, type=option.read, metavar=option.metavar, help=option.help
-            )
-    return parser.parse_strictly(_joined(arguments, flags))
-
-
-def _joined(arguments: Sequence[str], flags: set[str]) -> list[str]:
-    """`--option value` as `--option=value`, so that a value may start with a dash."""
-    joined: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        value = next(rest, None) if argument in flags else None
-        joined.append(argument if value is None else f"{argument}={value}")
-    return joined

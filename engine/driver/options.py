@@ -7,12 +7,14 @@ Everything that can be wrong without reading a prompt or a model is refused here
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from engine.artifact import Pin
+from engine.driver.command_line import parse_arguments
 from engine.driver.option_table import (
     DEFAULT_TEMPERATURE,
     DEFAULT_TOP_K,
@@ -20,26 +22,27 @@ from engine.driver.option_table import (
     MAX_CONTEXT,
     OPTIONS,
     SCORE_BLOCK_TOKENS,
-    parse_arguments,
 )
+from engine.driver.pinned_model import pinned_model
 from engine.errors import ContextError, InvalidInputError
 from engine.kernels import kernel_name
-from engine.manifest import read_manifest
 from engine.model import DEFAULT_ACTIVATION_BITS
 from engine.prompt_input import check_prompt
-from engine.sampling import GreedySampler, ReferenceSampler
+from engine.sampling import GreedySampler, ReferenceSampler, Sampler
 from engine.tokenizer import InsertSpecialPolicy, SpecialInputPolicy
 
 Mode = Literal["generate", "tokenize", "score"]
 InputKind = Literal["prompt", "prompt_file", "tokens", "tokens_file"]
-AnySampler = GreedySampler | ReferenceSampler
 
 INPUTS: tuple[InputKind, ...] = ("prompt", "prompt_file", "tokens", "tokens_file")
 SAMPLING = ("seed", "temperature", "top_k", "top_p")
-GENERATION = {"checkpoint_bytes", "stop_tokens", "output", "timeout_seconds", "sampling", *SAMPLING}
+COMPUTING = {"prefill_block_tokens", "activation_bits", "kernel", "threads"}
+GENERATION = {
+    *("checkpoint_bytes", "stop_tokens", "output", "timeout_seconds", "receipt", "sampling", *SAMPLING)
+}
 EXCLUDED: dict[Mode, set[str]] = {
     "generate": {"save_logits"},
-    "tokenize": {"save_logits", "prefill_block_tokens"} | GENERATION,
+    "tokenize": {"save_logits"} | COMPUTING | GENERATION,
     "score": {"max_tokens"} | GENERATION,
 }
 REQUIRED: dict[Mode, tuple[str, ...]] = {
@@ -82,8 +85,9 @@ class Options:
     text_output: bool
     timeout_seconds: int | None
     prefill_block_tokens: int
-    sampler: AnySampler
+    sampler: Sampler
     save_logits: Path | None
+    receipt: Path | None
 
     @property
     def prompt_allowance(self) -> int:
@@ -96,10 +100,10 @@ def parse_options(arguments: Sequence[str]) -> Options:
     given = parse_arguments(arguments)
     mode: Mode = given.mode or "generate"
     _check_mode(given, mode)
-    source, sampler = _source(given, mode), _sampler(given)
+    source, sampler = read_source(given, mode), _sampler(given)
     options = Options(
         mode=mode,
-        pin=_pin(given),
+        pin=pinned_model(given).pin,
         memory_bytes=given.memory_bytes,
         context=given.context,
         source=source,
@@ -116,6 +120,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         prefill_block_tokens=given.prefill_block_tokens or (SCORE_BLOCK_TOKENS if mode == "score" else 1),
         sampler=sampler,
         save_logits=given.save_logits,
+        receipt=given.receipt,
     )
     prompt_tokens = len(source.value) if source.kind == "tokens" else 1
     if prompt_tokens > options.prompt_allowance:
@@ -125,7 +130,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 def _check_mode(given: argparse.Namespace, mode: Mode) -> None:
     for option in (option for options in OPTIONS.values() for option in options):
-        name = option.flag[2:].replace("-", "_")
+        name = option.name
         value = getattr(given, name)
         if value is not None and name in EXCLUDED[mode]:
             raise InvalidInputError(f"{option.flag} is no option of --mode {mode}", name)
@@ -135,7 +140,8 @@ def _check_mode(given: argparse.Namespace, mode: Mode) -> None:
         raise InvalidInputError("--max-tokens: must be at least 1", "max_tokens")
 
 
-def _source(given: argparse.Namespace, mode: Mode) -> InputSource:
+def read_source(given: argparse.Namespace, mode: Mode) -> InputSource:
+    """The one input that the options name."""
     kinds = [kind for kind in INPUTS if getattr(given, kind) is not None]
     if len(kinds) != 1:
         names = ", ".join(map(_flag, INPUTS))
@@ -143,14 +149,22 @@ def _source(given: argparse.Namespace, mode: Mode) -> InputSource:
     source = InputSource(kinds[0], getattr(given, kinds[0]))
     if not source.is_text:
         for name in ("special_input", "insert_special"):
-            if getattr(given, name) is not None:
+            if getattr(given, name, None) is not None:
                 raise InvalidInputError(f"{_flag(name)} is for text; token ids are taken as they are", name)
     if source.kind == "prompt":
-        # What the system could not decode stands in the argument as surrogates, which this refuses.
-        check_prompt(given.prompt.encode("utf-8", "surrogatepass"))
+        return InputSource("prompt", _argument_text(given.prompt))
     if source.kind.endswith("_file") and not _readable(str(source.value), mode):
         raise InvalidInputError(f"{_flag(source.kind)}: must be an absolute path or -", source.kind)
     return source
+
+
+def _argument_text(argument: str) -> str:
+    """The text of an argument's bytes, which are UTF-8 whatever encoding the system decoded them with."""
+    try:
+        raw = os.fsencode(argument)
+    except UnicodeEncodeError:  # it cannot have come from the system
+        raw = argument.encode("utf-8", "surrogatepass")
+    return check_prompt(raw)
 
 
 def _readable(path: str, mode: Mode) -> bool:
@@ -158,18 +172,7 @@ def _readable(path: str, mode: Mode) -> bool:
     return path == "-" or (bool(path) and (mode == "score" or Path(path).is_absolute()))
 
 
-def _pin(given: argparse.Namespace) -> Pin:
-    parts = [name for name in ("model", "bytes", "sha256") if getattr(given, name) is not None]
-    if given.manifest is not None:
-        if parts:
-            raise InvalidInputError(f"--manifest and {_flag(parts[0])} exclude each other", "manifest")
-        return read_manifest(given.manifest).pin
-    if len(parts) != 3:
-        raise InvalidInputError("--manifest is needed, or --model, --bytes and --sha256 together", "model")
-    return Pin(given.model, given.bytes, given.sha256)
-
-
-def _sampler(given: argparse.Namespace) -> AnySampler:
+def _sampler(given: argparse.Namespace) -> Sampler:
     if given.sampling != "reference":
         for name in SAMPLING:
             if getattr(given, name) is not None:

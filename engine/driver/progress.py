@@ -16,7 +16,7 @@ class ProgressBar:
 
     def __init__(self, label: str, *, wanted: bool = True) -> None:
         self._label = label
-        self._shown = wanted and sys.stderr.isatty()
+        self._shown = wanted and sys.stderr is not None and sys.stderr.isatty()
         self._drawn = 0  # characters on the line
         self._last = 0.0
 

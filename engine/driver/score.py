@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from engine.driver.loading import describe_model, load
 from engine.driver.options import Options
 from engine.driver.output import write_record
 from engine.driver.progress import ProgressBar
+from engine.driver.whole_file import whole_file
 from engine.errors import ContextError, EngineFaultError, InvalidInputError
 from engine.model import Model
 
@@ -34,7 +35,8 @@ Rows = NDArray[np.float32]
 
 def score(options: Options, prompt: Prompt) -> None:
     """Load the model, evaluate all ids in one sequence, and write all records."""
-    with _saved(options.save_logits) as save:
+    with ExitStack() as stack:
+        save = None if options.save_logits is None else _saver(stack, options.save_logits)
         started = time.monotonic()
         model = load(options)
         tokens = prompt.encode(model.tokenizer)
@@ -42,7 +44,8 @@ def score(options: Options, prompt: Prompt) -> None:
         loaded = time.monotonic()
         found: list[float] = []
         for position, rows in _evaluate(tokens, model, options.prefill_block_tokens):
-            save(rows, len(tokens))
+            if save is not None:
+                save(rows, len(tokens))
             for index, row in enumerate(rows, position):
                 record = _position(tokens, index, row)
                 if record["next"] is not None:
@@ -107,17 +110,9 @@ def _summary(options: Options, prompt: Prompt, model: Model, found: list[float])
     }
 
 
-@contextmanager
-def _saved(path: Path | None) -> Iterator[Callable[[Rows, int], None]]:
-    """Gives a function that appends logits; the file appears whole at the end, or not at all."""
-    if path is None:
-        yield lambda _rows, _positions: None
-        return
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        file = unfinished.open("wb")
-    except OSError as error:
-        raise InvalidInputError(f"--save-logits: {error.strerror or error}", "save_logits") from None
+def _saver(stack: ExitStack, path: Path) -> Callable[[Rows, int], None]:
+    """A function that appends logits; the file appears whole when `stack` closes, or not at all."""
+    file = stack.enter_context(whole_file(path, "--save-logits"))
 
     def append(rows: Rows, positions: int) -> None:
         if file.tell() == 0:
@@ -125,10 +120,4 @@ def _saved(path: Path | None) -> Iterator[Callable[[Rows, int], None]]:
             np.lib.format.write_array_header_1_0(file, header)
         file.write(np.ascontiguousarray(rows, "<f4").tobytes())
 
-    try:
-        with file:
-            yield append
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    return append

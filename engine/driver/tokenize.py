@@ -5,24 +5,23 @@ The whole file is hashed, but only a bounded part of its beginning is kept; no t
 
 from __future__ import annotations
 
-from engine.artifact import read_verified_header
 from engine.driver.inputs import Prompt
 from engine.driver.options import Options
 from engine.driver.output import write_record
 from engine.driver.progress import ProgressBar
 from engine.errors import ContextError, InvalidInputError
-from engine.gguf import MAX_HEADER_BYTES, Metadata, parse_header
+from engine.gguf import MAX_HEADER_BYTES
+from engine.metadata import Metadata
 from engine.model import resolve_context
 from engine.tokenizer import Tokenizer
+from engine.verified_metadata import read_metadata
 from engine.vocabulary import Vocabulary
 
 
 def tokenize(options: Options, prompt: Prompt) -> None:
     """Verify the file, encode or check the input, and write one record."""
-    limit = min(MAX_HEADER_BYTES, options.memory_bytes or MAX_HEADER_BYTES)
     with ProgressBar("verifying") as bar:
-        header = read_verified_header(options.pin, limit, bar)
-    metadata = parse_header(header, options.pin.nbytes).metadata
+        metadata = read_metadata(options.pin, options.memory_bytes or MAX_HEADER_BYTES, bar)
     tokens = _encode(prompt, metadata)
     context = options.context
     if context is None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo_model import PinnedFile
-from deploy.paths import DEMO, ROOT
+from deploy.paths import DEMO, MODEL_MANIFEST, ROOT
+from deploy.registry_file import PinnedFile
 
 PROGRAM = "import sys, pathlib, deploy.demo as d; d.run_demo(pathlib.Path(sys.executable), once={once})"
 SECONDS = 60
@@ -25,7 +25,8 @@ SECONDS = 60
 pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.skipif(
-        not PinnedFile.from_manifest().path.is_file(), reason="python -m deploy model fetches the model"
+        not PinnedFile.from_manifest(MODEL_MANIFEST).path.is_file(),
+        reason="python -m deploy model fetches the model",
     ),
 ]
 

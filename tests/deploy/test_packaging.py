@@ -57,13 +57,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_is_complete(wheel: Path) -> None:
-    """The wheel has every module of the packages, their type markers and the licence, and no other module."""
+    """The wheel has every module of the packages, their data and the licence, and no other module."""
     names = zipfile.ZipFile(wheel).namelist()
     modules = {name for name in names if name.endswith(".py")}
     assert modules == {
         path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     }
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert "engine/catalogue.toml" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     native = [name for name in names if name.startswith("engine/kernels/_native.") and name.endswith(BINARY)]
     assert len(native) == bool(NATIVE_LEVELS), "the wheel's native kernels are not what this environment has"

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from deploy.__main__ import COMMANDS
 from deploy.paths import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -70,7 +71,7 @@ def test_commands(document: Path) -> None:
         if line.startswith("make "):
             assert line.split()[1] in " ".join(targets).split(), line
         if set_up := re.search(r"-m deploy (\w+)", line):
-            assert set_up[1] in {"environment", "model", "demo", "test", "lint"}, line
+            assert f"  {set_up[1]} " in COMMANDS, line
         for program in SCRIPTS:
             if re.match(rf"(\S*[/\\])?{program}(\.exe)? ", line):
                 for option in re.findall(r"(?<= )--[a-z0-9-]+", line.partition("|")[0]):

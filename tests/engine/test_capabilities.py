@@ -6,6 +6,7 @@ import sysconfig
 
 import pytest
 
+from engine import capabilities as module
 from engine.capabilities import capabilities
 
 
@@ -19,11 +20,18 @@ def test_record() -> None:
     assert list(record["runtime"]) == ["name", "version", "target"]
     assert record["runtime"]["name"] == "prism-inference"
     assert list(record["runtime"]["target"]) == ["architecture", "os", "environment"]
-    assert record["cpu"] == {"scalar": True, "neon_build_eligible": False}
+    assert list(record["cpu"]) == ["scalar", "neon_build_eligible"]
+    assert record["cpu"]["scalar"] is True
     assert [name for name, backend in record["backends"].items() if backend["available"]] == ["cpu"]
-    assert "qwen35:canon-1/16" in record["supported_contracts"]
+    assert record["supported_contracts"] == [
+        *("llama:canon-1/8", "llama:canon-1/16", "qwen3:canon-1/8", "qwen3:canon-1/16"),
+        *("qwen35:canon-1/8", "qwen35:canon-1/16"),
+    ]
     assert record["qualification"] == "unqualified"
-    assert record["kernels"]["default"] in record["kernels"]["available"]
+    kernels = record["kernels"]
+    assert kernels["default"] in kernels["available"]
+    assert {"numpy", *kernels["built"]} >= set(kernels["available"])
+    assert kernels["failed"] == []
     assert len(json.dumps(record)) < 4096
 
 
@@ -44,3 +52,23 @@ def test_target(tag: str, system: str, expected: tuple[str, str], monkeypatch: p
     monkeypatch.setattr(sys, "platform", system)
     target = capabilities()["runtime"]["target"]
     assert (target["architecture"], target["os"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("built", "eligible"),
+    [(("portable", "neon"), True), (("portable", "avx2"), False), (("portable",), False), ((), False)],
+)
+def test_neon_is_a_fact_of_the_build(
+    built: tuple[str, ...], eligible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says whether the level that dispatch would take was built, whatever this processor can do."""
+    monkeypatch.setattr(module, "BUILT_LEVELS", built)
+    assert capabilities()["cpu"]["neon_build_eligible"] is eligible
+
+
+def test_this_build_has_neon_on_arm_alone() -> None:
+    """A build for another processor cannot have it."""
+    record = capabilities()
+    if record["runtime"]["target"]["architecture"] != "aarch64":
+        assert record["cpu"]["neon_build_eligible"] is False
+        assert "neon" not in record["kernels"]["available"]

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from engine.decoder import Decoder, Step
 from engine.errors import CancelledError, InvalidInputError
+from engine.graphs.attention import Attention, AttentionShape
+from engine.graphs.delta_net import DeltaNet, DeltaShape
 from engine.state import State
 from tests.models import build_decoder, golden_decoder, golden_ids, memory_bytes, qwen35_file
 
@@ -28,6 +32,15 @@ def test_state_and_checkpoint_bytes() -> None:
     recurrent = 3 * (4 * 64 * 64 + 3 * (2 * 2 * 64 + 4 * 64)) * 4
     assert qwen35.checkpoint_bytes == recurrent
     assert qwen35.state_bytes == recurrent + 512 * 2 * (64 + 64) * 2
+
+
+def test_state_of_the_published_model() -> None:
+    """27B at 8,192 tokens: 512 MiB of keys and values, 156,893,184 recurrent bytes; 1 GiB holds both."""
+    nothing: Any = None  # the sizes do not depend on weights
+    attention = Attention(AttentionShape(24, 4, 256, 256), *[nothing] * 7)
+    delta = DeltaNet(DeltaShape(16, 48, 128, 4), *[nothing] * 8)
+    assert 16 * attention.memory_bytes(8192) == 8192 * 65_536 == 512 << 20
+    assert 48 * delta.memory_bytes(8192) == 48 * delta.checkpoint_bytes == 156_893_184
 
 
 def test_a_state_takes_what_was_announced(decoder: Decoder) -> None:

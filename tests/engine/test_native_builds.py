@@ -2,7 +2,8 @@
 
 `tests/native` is a C program without Python that compares all levels of a processor by bytes. Each
 toolchain builds it together with the kernels; what can be run here, natively or emulated, must find no
-difference. `PRISM_REQUIRE_TOOLCHAINS`, names with commas, makes a missing toolchain a failure.
+difference. A processor with AVX-512 and VNNI but without AMX has the instructions of that level emulated by
+the program itself. `PRISM_REQUIRE_TOOLCHAINS`, names with commas, makes a missing toolchain a failure.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernels import NATIVE_LEVELS
+from engine.kernels import BUILT_LEVELS, NATIVE_LEVELS
 from engine.kernels._build import GNU_FLAGS
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "engine" / "kernels" / "native"
 SOURCES = sorted([*KERNELS.glob("*.c"), *(ROOT / "tests" / "native").glob("*.c")])
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wvla", "-Werror")
+COMPARED = NATIVE_LEVELS + (("amx",) if "amx" in BUILT_LEVELS and "avx512-vnni" in NATIVE_LEVELS else ())
 REQUIRED = frozenset(filter(None, os.environ.get("PRISM_REQUIRE_TOOLCHAINS", "").split(",")))
 
 
@@ -35,7 +37,7 @@ class Toolchain:
     compiler: str
     flags: tuple[str, ...] = ()
     runner: tuple[str, ...] | None = ()
-    levels: tuple[str, ...] = NATIVE_LEVELS
+    levels: tuple[str, ...] = COMPARED
 
     def missing(self) -> str | None:
         """What this machine lacks, if anything."""

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UnsupportedTokenizerError
-from engine.pretokenizer import pattern_of, split
+from engine.errors import InvalidInputError, UnsupportedTokenizerError
+from engine.pretokenizer import PreTokenizer
 
 NAMES = ["qwen2", "qwen35", "smollm"]
 
 
 def pieces(name: str, text: str) -> list[str]:
     """The pieces of `text` by the named rule."""
-    return list(split(pattern_of(name), text))
+    return PreTokenizer(name).split(text)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_same_rule_under_other_names(name: str) -> None:
 def test_unknown_names(name: str) -> None:
     """An unknown rule is refused by name and never replaced by a similar one."""
     with pytest.raises(UnsupportedTokenizerError, match=f"pre-tokenizer '{name}'; supported are qwen2"):
-        pattern_of(name)
+        PreTokenizer(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,3 +69,32 @@ def test_nothing_is_lost(name: str, text: str) -> None:
     found = pieces(name, text)
     assert "".join(found) == text
     assert all(found)
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "中", "😀"])
+def test_bound_of_a_piece(letter: str) -> None:
+    """64 KiB of UTF-8 in one piece are admitted, one character more is not."""
+    most = 65536 // len(letter.encode())
+    rule = PreTokenizer("qwen35")
+    assert rule.split("a 1" + letter * most)[-1] == letter * most
+    with pytest.raises(
+        InvalidInputError, match=f"has {(most + 1) * len(letter.encode())} bytes; at most 65536"
+    ):
+        rule.split(letter * (most + 1))
+
+
+def test_bound_of_the_pieces() -> None:
+    """262,144 pieces are admitted, one more is not."""
+    rule = PreTokenizer("qwen35")
+    assert len(rule.split("1" * 262_144)) == 262_144
+    with pytest.raises(InvalidInputError, match="more than 262144 words"):
+        rule.split("1" * 262_145)
+
+
+def test_the_iterator_is_lazy_and_stops_after_an_error() -> None:
+    """Pieces before a bad one are given out; whoever does not take all has not checked all."""
+    pieces = PreTokenizer("qwen35").pieces("1" + "x" * 65537 + " 2")
+    assert next(pieces) == "1"
+    with pytest.raises(InvalidInputError):
+        next(pieces)
+    assert list(pieces) == []

@@ -16,7 +16,7 @@ from engine.errors import (
     PoisonedError,
 )
 from engine.runtime import GenerationOptions
-from engine.sampling import GreedySampler, ReferenceSampler, Sampler
+from engine.sampling import GreedySampler
 from engine.state import Checkpoint
 from tests.runtimes import (
     OPTIONS,
@@ -284,7 +284,7 @@ def test_impossible_requests_are_refused_before_anything_is_touched(
     with pytest.raises(error, match=words):
         runtime.validate(prompt, wanted)
     with pytest.raises(error, match=words):
-        runtime.generate(prompt, wanted, sampler=Untouched(), on_token=touched.append)
+        runtime.generate_sampled(prompt, wanted, Untouched(), on_token=touched.append)
     assert touched == []
     assert runtime.tokens == before
     assert script.blocks == blocks
@@ -323,10 +323,3 @@ def test_what_is_wrong_first_is_said_first() -> None:
     runtime.poisoned = True
     with pytest.raises(PoisonedError):
         runtime.validate([], GenerationOptions(0, ()))
-
-
-def test_samplers_share_one_interface() -> None:
-    """Both kinds are accepted where a `Sampler` is."""
-    samplers: list[Sampler] = [GreedySampler(), ReferenceSampler(3, top_k=1)]
-    found = {scripted(Script()).generate([1, 2], OPTIONS, sampler=sampler).tokens for sampler in samplers}
-    assert found == {expected_tokens([1, 2], 4)}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from engine.errors import (
     DeadlineError,
     EngineFaultError,
     PoisonedError,
+    SamplerLostError,
 )
 from engine.gguf import parse_header
 from engine.kernels.canon import Floats
@@ -20,6 +21,8 @@ from engine.layout import prove_layout
 from engine.memory import DeltaMemory
 from engine.runtime import Cancellation, GenerationOptions
 from engine.sampling import GreedySampler, ReferenceSampler
+from engine.state import Checkpoint, State
+from tests.engine.sampling.draws import DRAWS, SEED
 from tests.models import build_decoder
 from tests.runtimes import (
     OPTIONS,
@@ -125,6 +128,24 @@ def test_a_deadline_that_passes_on_the_way(decoder: Decoder) -> None:
     assert answer(runtime, OTHER)[1] == answer(fresh(decoder), OTHER)[1]
 
 
+def test_checkpoints_count_for_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy to go back to is made within the time that is allowed."""
+    real, passed, checkpoint = time.monotonic, 0.0, State.checkpoint
+
+    def slowly(state: State, start: int) -> Checkpoint:
+        nonlocal passed
+        passed += 100.0
+        return checkpoint(state, start)
+
+    monkeypatch.setattr(time, "monotonic", lambda: real() + passed)
+    monkeypatch.setattr(State, "checkpoint", slowly)
+    script = Script()
+    with pytest.raises(DeadlineError):
+        answer(scripted(script), [1, 2], deadline=time.monotonic() + 50)
+    assert script.blocks == []
+    assert answer(scripted(Script()), [1, 2], deadline=time.monotonic() + 150)[0].finish == "length"
+
+
 def test_a_deadline_far_away_changes_nothing() -> None:
     """It is a time of the monotonic clock."""
     done, _ = answer(scripted(Script()), [1, 2], deadline=time.monotonic() + 3600)
@@ -137,7 +158,7 @@ def test_whatever_a_consumer_raises_passes_through(decoder: Decoder, failure: Ba
     """State and sampler are as before, and the exception is the consumer's own."""
     runtime = fresh(decoder)
     sampler = ReferenceSampler(1)
-    runtime.generate(PROMPT, OPTIONS, sampler=sampler)
+    runtime.generate_sampled(PROMPT, OPTIONS, sampler)
     before, saved = runtime.tokens, sampler.clone()
     seen: list[int] = []
 
@@ -147,11 +168,11 @@ def test_whatever_a_consumer_raises_passes_through(decoder: Decoder, failure: Ba
             raise failure
 
     with pytest.raises(type(failure)) as caught:
-        runtime.generate(OTHER, OPTIONS, sampler=sampler, on_token=consume)
+        runtime.generate_sampled(OTHER, OPTIONS, sampler, on_token=consume)
     assert caught.value is failure
     assert runtime.tokens == before
-    again = runtime.generate(OTHER, OPTIONS, sampler=sampler)
-    assert again.tokens == fresh(decoder).generate(OTHER, OPTIONS, sampler=saved).tokens
+    again = runtime.generate_sampled(OTHER, OPTIONS, sampler)
+    assert again.tokens == fresh(decoder).generate_sampled(OTHER, OPTIONS, saved).tokens
     assert list(again.tokens[:at]) == seen
 
 
@@ -193,12 +214,12 @@ def test_a_fault_of_one_request_does_not_reach_the_next() -> None:
     for prompt in (PROMPT, OTHER, PROMPT[:5]):
         if 200 in prompt:
             with pytest.raises(EngineFaultError):
-                runtime.generate(prompt, OPTIONS, sampler=sampler)
+                runtime.generate_sampled(prompt, OPTIONS, sampler)
         else:
             assert answer(runtime, prompt)[1] == answer(clean, prompt)[1]
     # The failed request drew nothing.
-    expected = clean.generate(PROMPT, OPTIONS, sampler=ReferenceSampler(7)).tokens
-    assert runtime.generate(PROMPT, OPTIONS, sampler=sampler).tokens == expected
+    expected = clean.generate_sampled(PROMPT, OPTIONS, ReferenceSampler(7)).tokens
+    assert runtime.generate_sampled(PROMPT, OPTIONS, sampler).tokens == expected
 
 
 def patched(data: bytes, name: str, index: int, value: float) -> bytes:
@@ -227,20 +248,73 @@ def test_a_sampler_that_fails_is_restored_too() -> None:
     sampler = Failing(5, top_k=0, top_p=1.0)
     runtime = scripted(Script())
     with pytest.raises(RuntimeError, match="third"):
-        runtime.generate([1, 2], GenerationOptions(8, ()), sampler=sampler)
+        runtime.generate_sampled([1, 2], GenerationOptions(8, ()), sampler)
     flat = np.zeros(4096, np.float32)
     assert sampler.sample(flat) == ReferenceSampler(5, top_k=0, top_p=1.0).sample(flat)
 
 
 def test_a_committed_stop_keeps_its_draw() -> None:
-    """The draw that chose a stop token counts."""
-    sampler, twin = (ReferenceSampler(5, top_k=1) for _ in range(2))
+    """The draw that chose a stop token counts, though the token is not emitted."""
+    sampler = ReferenceSampler(
+        SEED, 1e-6, 0, 1.0
+    )  # the best alone where there is one, all where there is none
     stop = expected_tokens([7], 1)[0]
-    scripted(Script()).generate([7], GenerationOptions(3, (stop,)), sampler=sampler)
-    twin.sample(np.zeros(2, np.float32))
-    flat = np.zeros(4096, np.float32)
-    sampler.top_k = twin.top_k = 0
-    assert sampler.sample(flat) == twin.sample(flat)
+    seen: list[int] = []
+    runtime = scripted(Script())
+    done = runtime.generate_sampled([7], GenerationOptions(3, (stop,)), sampler, on_token=seen.append)
+    assert (done.tokens, done.finish, done.stop_token, seen) == ((), "stop", stop, [])
+    assert runtime.tokens == (7,)
+    assert sampler.sample(np.zeros(4096, np.float32)) == int(DRAWS[1] * 4096) == 711
+
+
+class Unrestorable(ReferenceSampler):
+    """Cannot take its draws back."""
+
+    def restore(self, saved: Self) -> None:
+        """Refuse, but for a clone."""
+        if saved is not self.original:
+            raise OSError("no way back")
+        super().restore(saved)
+
+    def clone(self) -> Self:
+        """A copy, which may take over from here."""
+        copy = type(self)(self.seed)
+        copy.original = self
+        copy.restore(self)
+        return copy
+
+    original: ReferenceSampler | None = None
+
+
+def test_a_sampler_that_cannot_be_restored_is_named() -> None:
+    """The state is as before all the same, and the runtime goes on with another sampler."""
+    runtime = scripted(Script())
+    answer(runtime, [1, 2, 3])
+    before = runtime.tokens
+
+    def fail(_: int) -> None:
+        raise ValueError("the consumer")
+
+    with pytest.raises(SamplerLostError, match="sampler could not be restored") as caught:
+        runtime.generate_sampled([1, 2, 9, 8], OPTIONS, Unrestorable(1), on_token=fail)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert isinstance(caught.value.__cause__.__context__, ValueError)
+    assert runtime.tokens == before
+    assert not runtime.poisoned
+    assert answer(runtime, [*before, 5])[0].tokens == expected_tokens([*before, 5], 4)
+
+
+def test_a_lost_state_is_worse_than_a_lost_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither can be restored the runtime is poisoned, and that is what is raised."""
+    runtime = scripted(Script())
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(State, "restore", fail)
+    with pytest.raises(PoisonedError):
+        runtime.generate_sampled([1, 2], OPTIONS, Unrestorable(1), on_token=fail)
+    assert runtime.poisoned
 
 
 def test_a_state_that_cannot_be_restored_is_poisoned() -> None:
@@ -259,12 +333,12 @@ def test_a_state_that_cannot_be_restored_is_poisoned() -> None:
     sampler = ReferenceSampler(5)
     script.watch = lock
     with pytest.raises(PoisonedError, match="could not be restored"):
-        runtime.generate([4, 5, 6], OPTIONS, sampler=sampler)
+        runtime.generate_sampled([4, 5, 6], OPTIONS, sampler)
     script.watch = lambda: None
     assert runtime.poisoned
     for attempt in (
         lambda: runtime.validate([1], OPTIONS),
-        lambda: runtime.generate([1], OPTIONS, sampler=GreedySampler()),
+        lambda: runtime.generate_sampled([1], OPTIONS, GreedySampler()),
     ):
         with pytest.raises(PoisonedError, match="reset the runtime"):
             attempt()

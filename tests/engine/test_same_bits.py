@@ -169,10 +169,10 @@ def test_a_reused_prefix_equals_a_cold_one(name: str, backend: str) -> None:
     first, second = ids_of(name, tuple(IDS)), ids_of(name, tuple(IDS[:30] + OTHER))
     options = GenerationOptions(4, (), prefill_block=7, stable_prefix=25)
     warm, cold = (Runtime(decoder, checkpoint_bytes=1 << 24) for _ in range(2))
-    warm.generate(first, options, sampler=Recorder())
+    warm.generate_sampled(first, options, Recorder())
     seen, fresh = Recorder(), Recorder()
-    done = warm.generate(second, options, sampler=seen)
-    alone = cold.generate(second, options, sampler=fresh)
+    done = warm.generate_sampled(second, options, seen)
+    alone = cold.generate_sampled(second, options, fresh)
     assert done.reused_tokens in (25, 30)  # through the checkpoint, or by cutting off keys and values
     assert alone.reused_tokens == 0
     assert done.tokens == alone.tokens

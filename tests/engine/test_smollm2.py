@@ -19,7 +19,6 @@ from engine.decoder import Step
 from engine.kernels.canon import Floats
 from engine.model import Model, load_model
 from engine.runtime import GenerationOptions, Runtime
-from engine.sampling import GreedySampler
 from tests.float64_graph import Float64Model
 from tests.models import DATA, clear_best, relative_rmse
 
@@ -145,7 +144,7 @@ def test_the_capital_of_france(models: dict[int, Model]) -> None:
     model, golden = models[16], GOLDEN["chat_france"]
     runtime = Runtime(model.decoder, checkpoint_bytes=0)
     for reused in (0, len(golden["prompt_ids"]) - 1):
-        done = runtime.generate(golden["prompt_ids"], GenerationOptions(24, (END,)), sampler=GreedySampler())
+        done = runtime.generate(golden["prompt_ids"], GenerationOptions(24, (END,)))
         assert done.reused_tokens == reused
         assert [*done.tokens, done.stop_token] == golden["greedy_ids"]
         assert model.tokenizer.vocabulary.decode(done.tokens) == b"The capital of France is Paris."
@@ -155,5 +154,5 @@ def test_a_free_answer_follows_the_other_engine_to_the_named_step(models: dict[i
     """Five tokens of the raw prompt, then the first difference."""
     golden = GOLDEN["raw"]
     runtime = Runtime(models[16].decoder, checkpoint_bytes=0)
-    done = runtime.generate(golden["prompt_ids"], GenerationOptions(6, ()), sampler=GreedySampler())
+    done = runtime.generate(golden["prompt_ids"], GenerationOptions(6, ()))
     assert list(done.tokens) == [*golden["greedy_ids"][:5], DIFFERENT[("raw", 5)][1]]

@@ -67,3 +67,10 @@ def test_stop_bound() -> None:
     assert len(tokens.generation([*range(256), *range(256)])) == 256
     with pytest.raises(InvalidInputError, match="257 different stop tokens"):
         tokens.generation(range(257))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_insertion_flags_do_not_touch_the_stop_set(flag: bool) -> None:
+    """Whether a token is inserted says nothing about whether it ends an answer."""
+    tokens = special(eos_token_id=9, eot_token_id=4, bos_token_id=2, add_bos_token=flag, add_eos_token=flag)
+    assert tokens.generation() == (9, 4)

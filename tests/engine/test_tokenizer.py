@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.bpe import Bpe
 from engine.errors import InvalidInputError, MetadataError, UnsupportedTokenizerError
 from engine.metadata import Metadata
+from engine.special_tokens import SpecialTokens
 from engine.tokenizer import Tokenizer
 from tests.gguf_writer import GgufWriter
 from tests.vocabularies import (
@@ -180,12 +182,39 @@ def test_insertion_without_a_token() -> None:
     assert caught.value.field == "insert_special"
 
 
+def test_insertion_by_given_declarations() -> None:
+    """Declarations of the caller's stand in for the file's, if they are for as many tokens."""
+    model = small_tokenizer(small().add("tokenizer.ggml.add_eos_token", "bool", True))
+    given_ones = SpecialTokens(model.vocabulary.size, eos=7, bos=5, add_bos=True, add_eos=False)
+    assert model.encode_with_special_tokens("h", insert_special="model", special=given_ones) == [5, ord("h")]
+    assert model.encode_with_special_tokens("h", special=given_ones) == [ord("h")]
+    assert model.encode_with_special_tokens("h", insert_special="model") == [ord("h"), EOS]
+    other = SpecialTokens(model.vocabulary.size + 1, eos=7)
+    with pytest.raises(InvalidInputError, match="a vocabulary of 272 tokens, but the tokenizer has 271"):
+        model.encode_with_special_tokens("h", special=other)
+
+
 @pytest.mark.parametrize("text", ["\ud83d text", "a\udc00b"])
 @pytest.mark.parametrize("policy", ["literal", "parse"])
 def test_lone_surrogates(text: str, policy: Any) -> None:
     """Half of a surrogate pair is refused, not encoded and not a crash."""
     with pytest.raises(InvalidInputError, match="surrogate"):
         small_tokenizer().encode(text, policy)
+
+
+def test_pieces_are_encoded_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list of pieces is made first: those before one that is too long are merged before it is found."""
+    seen: list[bytes] = []
+    encode_piece = Bpe.encode_piece
+
+    def noted(bpe: Bpe, piece: bytes) -> tuple[int, ...]:
+        seen.append(piece)
+        return encode_piece(bpe, piece)
+
+    monkeypatch.setattr(Bpe, "encode_piece", noted)
+    with pytest.raises(InvalidInputError, match="65537 bytes"):
+        small_tokenizer(small(pre="qwen35")).encode("12" + "x" * 65537)
+    assert seen == [b"1", b"2"]
 
 
 def test_input_bound() -> None:

@@ -9,7 +9,6 @@ import pytest
 from engine.decoder import Step
 from engine.kernels.canon import Floats
 from engine.runtime import GenerationOptions, Runtime
-from engine.sampling import GreedySampler
 from tests.models import DATA, golden_decoder
 from tests.vocabularies import model_tokenizer
 
@@ -42,7 +41,7 @@ def test_greedy_answers(file: str, bits: int, prompt: str) -> None:
     decoder = golden_decoder(file, bits)
     *answer, end = expected["greedy_ids"]
     done = Runtime(decoder, checkpoint_bytes=decoder.checkpoint_bytes).generate(
-        expected["prompt_ids"], GenerationOptions(80, (end,)), sampler=GreedySampler()
+        expected["prompt_ids"], GenerationOptions(80, (end,))
     )
     assert list(done.tokens) == answer
     assert (done.finish, done.stop_token) == ("stop", end)

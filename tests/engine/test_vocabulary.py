@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from engine.errors import InvalidInputError, MetadataError
+from engine.metadata import Metadata, ValueType
 from engine.vocabulary import BYTE_ALPHABET, Vocabulary
 from tests.gguf_writer import GgufWriter
 from tests.vocabularies import LETTERS, metadata_of, small, tokenizer
@@ -90,6 +91,20 @@ def test_size_bounds() -> None:
 
 
 BIG = ["a" * (1 << 20)] * 64 + ["b"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (["a"] * 1_000_001, "has 1000001 entries; 1 to 1000000"),
+        (["a" * ((1 << 20) + 1)], "an entry of more than 1048576"),
+    ],
+    ids=["entries", "piece"],
+)
+def test_count_and_piece_bounds(tokens: list[str], message: str) -> None:
+    """A million tokens of 1 MiB each are the most, whatever they hold together."""
+    with pytest.raises(MetadataError, match=message):
+        Vocabulary.from_metadata(Metadata({"tokenizer.ggml.tokens": (ValueType.ARRAY, tokens)}))
 
 
 def test_real_vocabulary() -> None:

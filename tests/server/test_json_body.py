@@ -1,97 +1,41 @@
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from server.errors import ApiError
-from server.json_body import MAX_DEPTH, parse_object
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**30), 10**30)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXTS,
-    lambda children: st.lists(children) | st.dictionaries(TEXTS, children),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(TEXTS, VALUES), st.booleans())
-def test_ordinary_objects_are_read_as_they_are(value: dict[str, Any], ascii_only: bool) -> None:
-    """With characters escaped or not."""
-    assert parse_object(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+from server.json_body import parse_object
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "syntax error at line 1 column 1"),
-        (b"{", "syntax error"),
-        (b"{}x", "syntax error"),
-        (b'{"a": 1,}', "syntax error"),
-        (b"{'a': 1}", "syntax error"),
-        (b"[]", "must be an object"),
-        (b'"text"', "must be an object"),
-        (b"null", "must be an object"),
-        (b'{"a": 1, "a": 2}', "same key twice"),
-        (b'{"a": {"b": 1, "\\u0062": 2}}', "same key twice"),
-        (b'{"a": NaN}', "NaN"),
-        (b'{"a": -Infinity}', "NaN and Infinity"),
-        (b'{"a": 1e999}', "too large"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "too long"),
+        (b"{", "syntax error at line 1 column 2"),
+        (b"[]", "it must be an object"),
+        (b'{"a": 1, "a": 2}', "an object has the same key twice"),
+        (b'{"a": NaN}', "NaN and Infinity are not JSON"),
+        (b'{"a": 1e999}', "a number is too large"),
         (b'{"a": "\xff"}', "byte 7 is not UTF-8"),
-        (b'{"a": "\xed\xa0\xbd"}', "not UTF-8"),
-        (b'\xef\xbb\xbf{"a": 1}', "syntax error"),
-        ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
-        (b'{"a": "' + b"\x01" + b'"}', "syntax error"),
-        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper"),
-        (b'{"a": ' * 100_000, "nested deeper"),
-        (b"[" * 1_000_000, "nested deeper"),
+        (b"[" * 1_000_000, "it is nested deeper than 64 levels"),
+        (b'{"\\ud83d": 1}', "a key holds half of a surrogate pair, which is no character"),
     ],
 )
 def test_bodies_that_are_refused(body: bytes, reason: str) -> None:
-    """Always a 400 that says why, in bounded time."""
-    with pytest.raises(ApiError, match=reason) as caught:
+    """What is no strict JSON is a 400 that says why and names no field."""
+    with pytest.raises(ApiError) as caught:
         parse_object(body)
-    assert caught.value.status == 400
-    assert caught.value.code == "invalid_json"
+    assert str(caught.value) == f"The body is not acceptable JSON: {reason}."
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, "invalid_json", None)
 
 
-def test_the_depth_limit_counts_brackets_outside_strings() -> None:
-    """Brackets inside strings, and escaped quotes there, do not count."""
-    text = '[{"\\"' * 200
-    assert parse_object(json.dumps({"a": text}).encode()) == {"a": text}
-    deep = b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1)
-    assert parse_object(b'{"a": ' + deep + b"}")
-    with pytest.raises(ApiError, match="nested"):
-        parse_object(b'{"a": [' + deep + b"]}")
+def test_half_surrogate_pairs_are_found() -> None:
+    """A text that is no text is a 400 that names its field."""
+    with pytest.raises(ApiError, match=r"^a\[1\]\.b: the text holds half of a surrogate pair") as caught:
+        parse_object(b'{"a": [{"b": "x"}, {"b": "\\uDE00x"}]}')
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, "invalid_value", "a[1].b")
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        (b'{"a": "\\ud83d"}', "a"),
-        (b'{"a": [{"b": "x"}, {"b": "\\uDE00x"}]}', "a[1].b"),
-        (b'{"a": "\\ude00\\ud83d"}', "a"),
-        (b'{"messages": [{"content": [{"text": "\\uD83D"}]}]}', "messages[0].content[0].text"),
-    ],
-)
-def test_half_surrogate_pairs_are_found(body: bytes, param: str) -> None:
-    """With the path of the text; whole pairs are characters."""
-    with pytest.raises(ApiError, match="surrogate") as caught:
-        parse_object(body)
-    assert (caught.value.status, caught.value.param) == (400, param)
-    assert parse_object(b'{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
-
-
-def test_a_key_with_half_a_pair_is_not_repeated() -> None:
-    """Neither are keys that look like text."""
-    with pytest.raises(ApiError, match="a key holds half") as caught:
-        parse_object(b'{"\\ud83d": 1}')
-    assert caught.value.param is None
+def test_an_object() -> None:
+    """What is accepted comes back as it is."""
+    assert parse_object(b' {"a": [1, 2.5, null, "\\ud83d\\ude00"]}\r\n') == {
+        "a": [1, 2.5, None, "\U0001f600"]
+    }

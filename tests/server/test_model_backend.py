@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine.artifact import Pin
+from engine.errors import InvalidInputError
 from server.model_backend import ModelBackend, ModelOptions, load_backend
 from tests.server.raw_http import Connection, parse_events, post, wait_until
 from tests.server.running import Running, running
@@ -20,11 +21,11 @@ MODEL = DATA / "models" / "trained-qwen35-pq2_0-had.gguf"
 GOLDEN = json.loads((DATA / "trained-qwen35.json").read_text("utf-8"))["greedy"]
 
 
-def load() -> ModelBackend:
+def load(stop_tokens: tuple[int, ...] = ()) -> ModelBackend:
     """The small model."""
     data = MODEL.read_bytes()
     pin = Pin(MODEL, len(data), hashlib.sha256(data).hexdigest())
-    options = ModelOptions(pin, 1 << 28, None, 1 << 28, 512, 16, None, None, "qwen3.5")
+    options = ModelOptions(pin, 1 << 28, None, 1 << 28, 512, 16, None, None, "qwen3.5", stop_tokens)
     return load_backend(options, lambda *_: None)
 
 
@@ -143,3 +144,21 @@ def test_control_tokens_are_no_text() -> None:
     assert backend.shown(1022) == b"<think>"
     assert backend.shown(1023) == b"</think>"
     assert backend.shown(72) == backend.decode([72]) != b""
+
+
+def test_stops_of_the_catalogue() -> None:
+    """They join the declared ones and the chat format's; ids outside the vocabulary refuse the model."""
+    assert load((7, 8)).stop_tokens((1019,)) == (1021, 7, 8, 1019)
+    with pytest.raises(InvalidInputError, match="stop token 1024"):
+        load((1024,))
+
+
+def test_a_failed_kernel_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Once the model is loaded, a line names each level that the processor cannot be trusted with."""
+    monkeypatch.setattr("server.model_backend.FAILED_LEVELS", ("amx",))
+    load()
+    (line,) = [record for record in caplog.records if record.getMessage() == "kernel_failed"]
+    assert (line.levelname, line.__dict__["fields"]) == (
+        "WARNING",
+        {"message": "amx gives wrong results on this processor"},
+    )

@@ -70,10 +70,24 @@ def test_a_manifest_replaces_the_three(tmp_path: Path) -> None:
     assert (options.model_id, options.model.chat_template) == ("other", "chatml")
 
 
+def test_a_name_of_the_catalogue() -> None:
+    """The entry says length, hash, context, chat format and stops; options win over it."""
+    catalogued = ["--catalogue", "Swift-Bonsai-2-PQ2_0", "--model", MODEL, "--token-stdin"]
+    options = parse_options(catalogued)
+    assert (options.model.pin.nbytes, options.model.pin.sha256[:8]) == (7_206_168_928, "5912bb73")
+    assert (options.model_id, options.model.context) == ("Swift-Bonsai-2-PQ2_0", 8192)
+    assert options.model.chat_template == "qwen3.8"
+    assert options.model.stop_tokens == (248044, 248046, 248063, 248064, 248065)
+    options = parse_options([*catalogued, "--context", "512", "--chat-template", "chatml"])
+    assert (options.model.context, options.model.chat_template) == (512, "chatml")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], "token"),
+        (["--catalogue", "Nobody-1B", "--model", MODEL, "--token-stdin"], "no such name; it has"),
+        (["--catalogue", "Bonsai-8B-Q1_0", *GOOD], "--manifest is needed"),
         (PIN, "exactly one of --token-file and --token-stdin"),
         ([*PIN, "--token-stdin", "--token-stdin"], "--token-stdin is given twice"),
         ([*GOOD, "--chat-template", "unheard-of"], "no such chat template"),

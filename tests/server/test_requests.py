@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine.sampling import GreedySampler, ReferenceSampler
 from server.chat_request import CHAT, MESSAGE
 from server.completion_request import COMPLETION
 from tests.server.raw_http import Response, call, post
@@ -68,8 +67,27 @@ WRONG_VALUES = [
     ("store", "no", "invalid_type"),
     ("n", 2, "unsupported_parameter"),
     ("n", True, "unsupported_parameter"),
-    ("presence_penalty", 0.5, "unsupported_parameter"),
-    ("logit_bias", {"50256": -100}, "unsupported_parameter"),
+    ("min_p", -0.1, "invalid_value"),
+    ("min_p", 1.1, "invalid_value"),
+    ("min_p", "0.1", "invalid_type"),
+    ("presence_penalty", 2.1, "invalid_value"),
+    ("presence_penalty", -2.1, "invalid_value"),
+    ("presence_penalty", True, "invalid_type"),
+    ("frequency_penalty", 3, "invalid_value"),
+    ("frequency_penalty", {}, "invalid_type"),
+    ("repetition_penalty", 0, "invalid_value"),
+    ("repetition_penalty", 2.5, "invalid_value"),
+    ("repetition_penalty", "1", "invalid_type"),
+    ("logit_bias", [[5, 1]], "invalid_type"),
+    ("logit_bias", {"x": 1}, "invalid_value"),
+    ("logit_bias", {"-1": 1}, "invalid_value"),
+    ("logit_bias", {"05": 1}, "invalid_value"),
+    ("logit_bias", {" 5": 1}, "invalid_value"),
+    ("logit_bias", {"٥": 1}, "invalid_value"),
+    ("logit_bias", {"5.0": 1}, "invalid_value"),
+    ("logit_bias", {str(VOCABULARY): 1}, "invalid_value"),
+    ("logit_bias", {"9" * 5000: 1}, "invalid_value"),
+    ("logit_bias", {str(token): 0 for token in range(1025)}, "invalid_value"),
     ("best", 1, "unknown_parameter"),
 ]
 
@@ -186,6 +204,11 @@ def test_wrong_chats_are_refused_with_the_path(
         ({"suffix": "x"}, "suffix", "unsupported_parameter"),
         ({"best_of": 2}, "best_of", "unsupported_parameter"),
         ({"logprobs": 1}, "logprobs", "unsupported_parameter"),
+        ({"logit_bias": {"7": 100.5}}, "logit_bias.7", "invalid_value"),
+        ({"logit_bias": {"7": -101}}, "logit_bias.7", "invalid_value"),
+        ({"logit_bias": {"7": "1"}}, "logit_bias.7", "invalid_type"),
+        ({"logit_bias": {"7": True}}, "logit_bias.7", "invalid_type"),
+        ({"logit_bias": {"7": None}}, "logit_bias.7", "invalid_type"),
         ({"max_completion_tokens": 1}, "max_completion_tokens", "unknown_parameter"),
         ({"messages": []}, "messages", "unknown_parameter"),
     ],
@@ -267,19 +290,38 @@ def test_the_whole_context_can_be_used(port: int, backend: ScriptedBackend) -> N
 
 
 def test_sampling_follows_the_request(port: int, backend: ScriptedBackend) -> None:
-    """Temperature 0 is greedy; otherwise the given or the default settings, with the given seed."""
-
-    def described(**fields: Any) -> dict[str, Any]:
-        return played(backend, chat(port, **fields)).sampler.describe()
-
-    assert isinstance(played(backend, chat(port, temperature=0)).sampler, GreedySampler)
-    assert isinstance(played(backend, chat(port, temperature=0.0, seed=7)).sampler, GreedySampler)
-    default = described()
-    reference = ReferenceSampler(default["seed"], 1.0, 20, 0.95).describe()
-    assert default == reference
-    assert described()["seed"] != default["seed"]
-    chosen = described(seed=(1 << 64) - 1, temperature=0.5, top_k=0, top_p=1)
-    assert chosen == ReferenceSampler((1 << 64) - 1, 0.5, 0, 1.0).describe()
+    """The given settings or the default ones, with the given seed or a random one."""
+    default = {
+        "mode": "chain",
+        "temperature": 1.0,
+        "top_k": 20,
+        "top_p": 0.95,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "logit_bias": {},
+        "rng": "splitmix64",
+    }
+    given = {
+        "temperature": 0,
+        "top_k": 0,
+        "top_p": 1,
+        "min_p": 0.25,
+        "presence_penalty": -2,
+        "frequency_penalty": 1.5,
+        "repetition_penalty": 1.25,
+        "logit_bias": {"0": 100, "999999": -0.5},
+        "seed": (1 << 64) - 1,
+    }
+    for send in (chat, completion):
+        seeds = set()
+        for _ in range(2):
+            found = played(backend, send(port)).sampler.describe()
+            seeds.add(found.pop("seed"))
+            assert found == default
+        assert len(seeds) == 2
+        assert played(backend, send(port, **given)).sampler.describe() == default | given
 
 
 def test_a_top_p_of_zero_is_refused(port: int) -> None:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
+import engine
 from engine.chat.recognition import TEMPLATES, recognise
 from engine.errors import UnsupportedTemplateError
 from engine.gguf import parse_header
@@ -26,6 +28,9 @@ def test_templates_inside_files() -> None:
     data = (DATA / "models" / "tiny-qwen3-q1_0.gguf").read_bytes()
     tiny = parse_header(data, len(data)).metadata.string("tokenizer.chat_template")
     assert recognise(tiny).name == "chatml"
+    data = (Path(engine.__file__).parent / "demo" / "model.gguf").read_bytes()
+    embedded = parse_header(data, len(data)).metadata.string("tokenizer.chat_template")
+    assert recognise(embedded).name == "qwen3.5"
 
 
 @pytest.mark.parametrize("change", ["{} ", "{}\n", "{{# note #}}{}", "{}{{{{ 1 }}}}"])

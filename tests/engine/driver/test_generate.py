@@ -3,11 +3,16 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.driver import generate as generating
+from engine.driver import main as driver
+from engine.driver.inputs import Prompt
+from engine.driver.options import Options
 from tests.engine.driver.commands import Run, pinned
 from tests.gguf_writer import GgufWriter
 from tests.models import DATA, model_path
@@ -184,6 +189,32 @@ def test_split_characters(run: Run) -> None:
     assert "\ufffd" in text
 
 
+def test_control_tokens_in_text(run: Run) -> None:
+    """A control token in the answer keeps its spelling as text and bytes, and is marked."""
+    # With this seed and nearly equal chances, <|im_start|> (957) is the fifteenth token.
+    result = run(
+        *(*pinned(RANDOM), "--tokens", "1", "--max-tokens", "15", *BUDGET, "--output", "text"),
+        *("--sampling", "reference", "--seed", "30", "--temperature", "1000", "--top-k", "0", "--top-p", "1"),
+    )
+    *tokens, _ = result.records
+    assert [record["special"] for record in tokens] == [False] * 14 + [True]
+    last = tokens[-1]
+    assert last["token"] == 957
+    assert base64.b64decode(last["bytes"]) == b"<|im_start|>"
+    assert last["text"].endswith("<|im_start|>")  # after what earlier bytes had left open
+
+
+def test_stops_share_one_bound(run: Run) -> None:
+    """256 stops are the most, the model's own among them; repetitions do not count."""
+    base = [*pinned(TRAINED), "--tokens", "1", "--max-tokens", "1", *BUDGET, "--stop-tokens"]
+    others = ids(list(range(2, 257)))
+    assert len(run(*base, f"{others},{EOS},{others}").records[-1]["stop_tokens"]) == 256
+    assert len(run(*base, f"{others},{others}").records[-1]["stop_tokens"]) == 256
+    result = run(*base, f"{others},257")  # 256 of the caller's, and the model's own
+    assert (result.code, result.out) == (2, b"")
+    assert "257 different stop tokens" in result.error
+
+
 def test_context_overflow_after_encoding(run: Run) -> None:
     """Text whose exact ids leave no room for the whole output is refused before anything is generated."""
     base = [*pinned(TRAINED), "--prompt", "one two three four", *BUDGET, "--context", "20"]
@@ -246,6 +277,59 @@ def test_options_come_before_input(run: Run, tmp_path: Path) -> None:
     result = run(*pin, "--prompt-file", tmp_path / "none", "--max-tokens", "2", *BUDGET)
     assert result.code == 2
     assert result.error.startswith("--prompt-file: No such file")
+
+
+@pytest.mark.parametrize(
+    ("slow", "code", "kinds"),
+    [("load", 0, ["token", "token", "completion"]), ("write_record", 8, ["token"])],
+)
+def test_the_time_is_for_the_generation(
+    slow: str, code: int, kinds: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading does not count; a reader that is slow to take tokens does, and no success record follows."""
+    real, passed, original = time.monotonic, 0.0, getattr(generating, slow)
+
+    def slowly(*arguments: Any) -> Any:
+        nonlocal passed
+        passed += 100.0
+        return original(*arguments)
+
+    monkeypatch.setattr(time, "monotonic", lambda: real() + passed)
+    monkeypatch.setattr(generating, slow, slowly)
+    options = ["--tokens", "1", "--max-tokens", "2", *BUDGET, "--timeout-seconds", "50"]
+    result = run(*pinned(RANDOM), *options)
+    assert result.code == code, result.err
+    assert [record["type"] for record in result.records] == kinds
+
+
+def test_reading_has_no_time_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt that comes slowly does not use up the time of the generation."""
+    real, passed, original = time.monotonic, 0.0, driver.read_input
+
+    def slowly(options: Options) -> Prompt:
+        nonlocal passed
+        passed += 100.0
+        return original(options)
+
+    monkeypatch.setattr(time, "monotonic", lambda: real() + passed)
+    monkeypatch.setattr(driver, "read_input", slowly)
+    options = ["--prompt-file", "-", "--max-tokens", "2", *BUDGET, "--timeout-seconds", "50"]
+    assert run(*pinned(RANDOM), *options, stdin=b"x").code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [((b"\0gpt2", b"\0bert"), "bert"), ((b"gml.pre", b"gml.prX"), "tokenizer.ggml.pre")]
+)
+def test_text_needs_a_known_vocabulary(
+    change: tuple[bytes, bytes], words: str, run: Run, tmp_path: Path
+) -> None:
+    """Bytes and text are only told for byte-level tokens by a known rule; exact ids do not help."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(RANDOM.read_bytes().replace(*change))
+    options = ["--tokens", "1", "--max-tokens", "2", *BUDGET, "--output", "text"]
+    result = run(*pinned(path), *options)
+    assert (result.code, result.out) == (5, b"")
+    assert words in result.error
 
 
 def test_unsupported_files(run: Run, tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ def test_published_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A file whose hash is listed is called by its name, in the facts and in the manifest."""
     path = GgufWriter().add("general.architecture", "string", "qwen3").write(tmp_path / "renamed.gguf")
     pin = pin_of(path)
-    monkeypatch.setattr(catalogue, "PUBLISHED", (PublishedFile("Known-1B", pin.nbytes, pin.sha256),))
+    known = PublishedFile("Known-1B", pin.nbytes, pin.sha256)
+    monkeypatch.setattr(catalogue, "published_files", lambda: (known,))
     result = run("identify", path)
     assert facts(result)["published as"] == "Known-1B"
     assert tomllib.loads(result.out.decode())["name"] == "Known-1B"

@@ -131,12 +131,12 @@ def test_interrupt_while_streaming() -> None:
 
 @posix
 def test_closed_output() -> None:
-    """A reader that goes away ends the command with one line, not a traceback."""
+    """A reader that goes away in the middle of an answer ends the command quietly, with its own code."""
     with streaming() as (process, out, err):
         out.close()
         message = err.read()
     assert process.returncode == 6
-    assert message == b"prism-inference: error: the output cannot be written: Broken pipe\n"
+    assert message == b""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
@@ -167,6 +167,7 @@ def test_capabilities() -> None:
         ["--capabilities", "--capabilities"],
         ["--mode", "score", "--capabilities"],
         ["--capabilities=1"],
+        ["replay", "--capabilities"],
     ],
 )
 def test_capabilities_stand_alone(arguments: list[str], run: Run) -> None:
@@ -218,11 +219,12 @@ def test_line_ends_in_paths(run: Run, tmp_path: Path) -> None:
 
 
 def every_error() -> list[type[errors.EngineError]]:
-    """All classes of the engine's errors."""
+    """All classes of the engine's errors, but for those of workers and their clients, which run elsewhere."""
     found, queue = [], [errors.EngineError]
     while queue:
         kind = queue.pop()
-        found.append(kind)
+        if not kind.__module__.startswith("engine.workers."):
+            found.append(kind)
         queue += kind.__subclasses__()
     return found
 

