@@ -6,6 +6,7 @@ native levels are there if the package was built with a compiler and the process
 
 from __future__ import annotations
 
+import logging
 import os
 
 from engine.errors import InvalidInputError
@@ -16,13 +17,17 @@ try:
 except ImportError:  # built without a compiler
     NATIVE_LEVELS: tuple[str, ...] = ()
     BUILT_LEVELS: tuple[str, ...] = ()
+    FAILED_LEVELS: tuple[str, ...] = ()
 else:
     NATIVE_LEVELS, BUILT_LEVELS = _native_kernels.LEVELS, _native_kernels.BUILT_LEVELS
+    FAILED_LEVELS = _native_kernels.FAILED_LEVELS  # this processor has them, and computes wrong with them
 
 Kernels = NumpyKernels
 
 KERNEL_NAMES = ("numpy", *NATIVE_LEVELS)
 KERNEL_VARIABLE = "PRISM_KERNEL"
+
+_logger = logging.getLogger(__name__)
 
 __all__ = ["KERNEL_NAMES", "Kernels", "NumpyKernels", "choose_kernels", "default_threads", "kernel_name"]
 
@@ -34,15 +39,21 @@ def kernel_name(name: str | None = None) -> str:
     """
     chosen = name if name is not None else os.environ.get(KERNEL_VARIABLE) or KERNEL_NAMES[-1]
     if chosen not in KERNEL_NAMES:
+        why = "has failed its trial" if chosen in FAILED_LEVELS else "is not available"
         raise InvalidInputError(
-            f"kernel {chosen!r} is not available here; available: {', '.join(KERNEL_NAMES)}", "kernel"
+            f"kernel {chosen!r} {why} here; available: {', '.join(KERNEL_NAMES)}", "kernel"
         )
     return chosen
 
 
 def choose_kernels(name: str | None, threads: int, activation_bits: int, expansion_bytes: int = 0) -> Kernels:
-    """The backend that `kernel_name(name)` names; see `NumpyKernels` for the other arguments."""
+    """The backend that `kernel_name(name)` names; see `NumpyKernels` for the other arguments.
+
+    Logs a warning for each level that this processor should run and that failed its trial.
+    """
     chosen = kernel_name(name)
+    for failed in FAILED_LEVELS:
+        _logger.warning("kernel %s gives wrong results on this processor and is not used", failed)
     if chosen == "numpy":
         return NumpyKernels(threads, activation_bits, expansion_bytes)
     return _native_kernels.NativeKernels(threads, activation_bits, expansion_bytes, chosen)

@@ -89,6 +89,8 @@ cdef extern from "native/kernels.h" nogil:
     const level *const levels[1]
     const int level_count
     bint level_usable(const level *)
+    bint level_proved(const level *)
+    int tile_tokens(const level *, int64_t tokens)
     int64_t attention_scratch(const attention_job *, int64_t tokens)
     void repack(packed_id, uint8_t *, int64_t, int64_t, int64_t, uint8_t *)
     void select_row(const packed_matrix *, int64_t, float *)
@@ -97,7 +99,14 @@ cdef extern from "native/kernels.h" nogil:
 
 def level_names():
     """Names of the levels that this processor can run, the best last."""
-    return tuple(levels[i].name.decode() for i in range(level_count) if level_usable(levels[i]))
+    return tuple(levels[i].name.decode() for i in range(level_count) if level_usable(levels[i]) and level_proved(levels[i]))
+
+
+def failed_names():
+    """Names of levels that this processor says it can run, and that gave wrong results in a trial."""
+    return tuple(
+        levels[i].name.decode() for i in range(level_count) if level_usable(levels[i]) and not level_proved(levels[i])
+    )
 
 
 def built_names():
@@ -413,7 +422,7 @@ cdef class Backend:
     def __cinit__(self, str name, int threads):
         cdef int i
         for i in range(level_count):
-            if levels[i].name.decode() == name and level_usable(levels[i]):
+            if levels[i].name.decode() == name and level_usable(levels[i]) and level_proved(levels[i]):
                 self.at = levels[i]
         if self.at == NULL:
             raise ValueError(f"this processor has no kernel level {name}")
@@ -472,13 +481,14 @@ cdef class Backend:
         a.tokens, a.inputs = cnp.PyArray_DIM(x, 0), cnp.PyArray_DIM(x, 1)
         a.blocks = a.inputs // group
         a.parts = 2 if bits == 16 else 1
-        a.tile = 1 if a.tokens == 1 else TILE_TOKENS
-        # One allocation: scales, sums, units (the last tile is whole, its missing tokens are never read).
-        size = 8 * a.tokens * a.blocks + (a.tokens + a.tile - 1) // a.tile * a.tile * a.inputs * a.parts
+        a.tile = tile_tokens(self.at, a.tokens)
+        # One allocation: scales, sums, units (the last tile is whole; of its missing tokens nothing is kept). Units
+        # start a cache line, so that no row of a tile register lies in two.
+        size = 8 * a.tokens * a.blocks + (a.tokens + a.tile - 1) // a.tile * a.tile * a.inputs * a.parts + 64
         result.memory = new_array(1, &size, cnp.NPY_UINT8, 1)
         a.scales = <float *>cnp.PyArray_DATA(<cnp.ndarray>result.memory)
         a.sums = <int32_t *>(a.scales + a.tokens * a.blocks)
-        a.units = <int8_t *>(a.sums + a.tokens * a.blocks)
+        a.units = <int8_t *>((<uintptr_t>(a.sums + a.tokens * a.blocks) + 63) & ~<uintptr_t>63)
         cdef token_work work
         work.x, work.group, work.order, work.integers = data, group, order, a
         self.each_token(&work, QUANTISE, a.tokens, a.inputs)

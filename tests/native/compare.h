@@ -47,6 +47,12 @@ void expect(int n, int fact, const char *what);
 float slow_from_half(uint16_t half);
 uint16_t slow_to_half(float value);
 
+/* The level that this processor lacks and that runs here all the same, see emulate_amx.c; NULL if none does. */
+extern const level *emulated;
+int emulate(const level *l);
+/* How often the emulated tiles were given back since the last call; -1 if they are held. */
+int tiles_released(void);
+
 void compare_halves(void);
 void compare_packed(void);
 void compare_dense(void);
@@ -54,6 +60,7 @@ void compare_vectors(void);
 void compare_heads(void);
 void compare_attention(void);
 void compare_recurrence(void);
+void compare_agreement(void);
 void check_pool(void);
 
 #endif

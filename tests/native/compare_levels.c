@@ -15,7 +15,7 @@
 
 enum { MOST_REPORTS = 20, MOST_BLOCKS = 1024, MOST_SLOTS = 8 };
 
-const level *usable[16];
+const level *usable[16], *emulated;
 int usable_count;
 
 static uint64_t state;
@@ -183,10 +183,11 @@ void expect(int n, int fact, const char *what) {
 
 int main(int count, char **arguments) {
     uint64_t seed = count > 1 ? strtoull(arguments[1], NULL, 10) : 1;
-    void (*const parts[])(void) = {compare_halves, compare_packed,    compare_dense,      compare_vectors,
-                                   compare_heads,  compare_attention, compare_recurrence, check_pool};
+    void (*const parts[])(void) = {compare_halves,    compare_packed,     compare_dense,     compare_vectors, compare_heads,
+                                   compare_attention, compare_recurrence, compare_agreement, check_pool};
     for (int i = 0; i < level_count; i++)
         if (level_usable(levels[i])) usable[usable_count++] = levels[i];
+        else if (emulate(levels[i])) usable[usable_count++] = emulated = levels[i];
     for (int i = 0; i < COUNT_OF(parts); i++) {
         random_seed(seed * 1000 + (uint64_t)i);
         parts[i]();

@@ -39,8 +39,11 @@ typedef struct {
 /* Integer activations of 8 bits (one part) or 16 bits (two parts, value = 256 high + low).
  * Four inputs of one token and part are one unit of 4 bytes. Units lie as [tile][inputs / 4][token][part],
  * where a tile is TILE_TOKENS tokens, or one if there is only one, so that a kernel that multiplies several
- * tokens reads on at fixed offsets. Each block of inputs is in the order of its packed type. */
-enum { TILE_TOKENS = 8 };
+ * tokens reads on at fixed offsets. A level with tile registers has WIDE_TOKENS tokens a tile when there are so
+ * many, and then they lie as [block][tile][run][token][part][inputs of the run], where a run is a block, or
+ * half a block of 128: what one register holds is together, and so is what follows it. Each block of inputs is
+ * in the order of its packed type. `tile` tells these layouts apart. */
+enum { TILE_TOKENS = 8, WIDE_TOKENS = 16, LONGEST_RUN = 64 };
 typedef struct {
     int64_t tokens, inputs, blocks;
     int tile, parts;
@@ -99,6 +102,7 @@ typedef struct {
     void (*hadamard)(const float *x, const int64_t *order, const float *before, const float *after,
                      int64_t tokens, int64_t width, int64_t block, float *out);
     uint64_t (*read)(const uint8_t *data, int64_t nbytes);
+    int wide; /* whether it has tile registers, and the layout of activations for them */
 } level;
 
 /* Whether the compiler knows AVX-VNNI: GCC from 11 on, Clang from 12 on, any MSVC of today. */
@@ -110,10 +114,24 @@ typedef struct {
 #define HAS_AVX_VNNI 1
 #endif
 
-/* Levels that this build has, best last; `level_usable` asks the processor. */
+/* Whether the compiler knows AMX: GCC and Clang from 11 on. Elsewhere than on Linux the level is left out: Windows
+ * enables the tiles of each process by a call that nobody has tried with this code. */
+#if defined(__linux__) && defined(__x86_64__) && defined(__has_include)
+#if __has_include(<amxint8intrin.h>) || (defined(__clang__) && __has_include(<amxintrin.h>))
+#define HAS_AMX 1
+#endif
+#endif
+
+/* Levels that this build has, best last; `level_usable` asks the processor and the system. */
 extern const level *const levels[];
 extern const int level_count;
 int level_usable(const level *l);
+/* Whether a usable level may be used: one that could not be run before it was shipped must first agree here, in
+ * a few small products, with one that could. It is asked once. */
+int level_proved(const level *l);
+int levels_agree(const level *a, const level *b);
+/* How many tokens of `tokens` share a tile of activations at this level. */
+int tile_tokens(const level *l, int64_t tokens);
 
 /* From MANY_TOKENS on, attention goes by SPAN positions and PADDED_QUERIES queries, see attention.h. */
 enum { MANY_TOKENS = 4, SPAN = 32, PADDED_QUERIES = 8 };

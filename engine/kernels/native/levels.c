@@ -6,14 +6,18 @@
 extern const level level_portable;
 
 #if defined(__x86_64__) || defined(_M_X64)
-extern const level level_avx2, level_avx2_vnni, level_avx512, level_avx512_vnni;
+extern const level level_avx2, level_avx2_vnni, level_avx512, level_avx512_vnni, level_amx;
 const level *const levels[] = {&level_portable,
                                &level_avx2,
 #if HAS_AVX_VNNI
                                &level_avx2_vnni,
 #endif
                                &level_avx512,
-                               &level_avx512_vnni};
+                               &level_avx512_vnni,
+#if HAS_AMX
+                               &level_amx,
+#endif
+};
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
@@ -31,6 +35,14 @@ static uint64_t enabled_states(void) {
 
 enum { EAX, EBX, ECX, EDX };
 static int bit(unsigned word, int index) { return (word >> index) & 1; }
+
+#if HAS_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+/* Linux gives a process tiles when it asks, and then to all of its threads. It may ask again. */
+static int have_tiles(void) { return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0; }
+#endif
 
 int level_usable(const level *l) {
     unsigned top[4], one[4], seven[4], more[4];
@@ -50,7 +62,12 @@ int level_usable(const level *l) {
     if (l == &level_avx2_vnni) return avx2 && seven[EAX] >= 1 && bit(more[EAX], 4);
 #endif
     if (l == &level_avx512) return avx512;
-    if (l == &level_avx512_vnni) return avx512 && bit(seven[ECX], 11);
+    int vnni = avx512 && bit(seven[ECX], 11);
+    if (l == &level_avx512_vnni) return vnni;
+#if HAS_AMX
+    int amx = vnni && bit(seven[EDX], 24) && bit(seven[EDX], 25) && (states & 0x60000) == 0x60000;
+    if (l == &level_amx) return amx && have_tiles();
+#endif
     return 0;
 }
 
@@ -81,3 +98,20 @@ int level_usable(const level *l) { return l == &level_portable; }
 #endif
 
 const int level_count = (int)(sizeof levels / sizeof levels[0]);
+
+int level_proved(const level *l) {
+#if HAS_AMX
+    static int agrees = -1;
+    if (l == &level_amx) {
+        if (agrees < 0) agrees = levels_agree(l, &level_avx512_vnni);
+        return agrees;
+    }
+#endif
+    (void)l;
+    return 1;
+}
+
+int tile_tokens(const level *l, int64_t tokens) {
+    if (tokens == 1) return 1;
+    return l->wide && tokens >= WIDE_TOKENS ? WIDE_TOKENS : TILE_TOKENS;
+}

@@ -79,8 +79,9 @@ INLINE int input_of(int order, int position) {
     return position;
 }
 
-static void quantise(const float *x, int group, int order, activations *a, int64_t first, int64_t last) {
+INLINE void quantise_runs(const float *x, int group, int order, int run, activations *a, int64_t first, int64_t last) {
     const float limit = a->parts == 2 ? 32512.0f : 127.0f;
+    const int64_t tiles = (a->tokens + a->tile - 1) / a->tile;
     int source[128];
     int32_t q[128];
     for (int p = 0; p < group; p++) source[p] = input_of(order, p);
@@ -105,20 +106,31 @@ static void quantise(const float *x, int group, int order, activations *a, int64
             sum += q[i];
         }
         a->sums[n] = sum;
-        int64_t token = n / a->blocks, block = n % a->blocks, stride = 4 * a->tile * a->parts;
-        int8_t *unit = a->units + (token / a->tile * a->inputs * a->tile + token % a->tile * 4 +
-                                   block * group * a->tile) * a->parts;
-        for (int p = 0; p < group; p += 4, unit += stride)
-            for (int i = 0; i < 4; i++) {
+        int64_t token = n / a->blocks, block = n % a->blocks, tile = token / a->tile, stride = run * a->tile * a->parts;
+        int64_t before = run == 4 ? tile * a->blocks + block : block * tiles + tile;
+        int8_t *unit = a->units + (before * group * a->tile + token % a->tile * run) * a->parts;
+        for (int p = 0; p < group; p += run, unit += stride)
+            for (int i = 0; i < run; i++) {
                 int32_t value = q[source[p + i]], high = (value + 128) >> 8;
                 if (a->parts == 1) {
                     unit[i] = (int8_t)value;
                 } else {
                     unit[i] = (int8_t)high;
-                    unit[4 + i] = (int8_t)(value - 256 * high);
+                    unit[run + i] = (int8_t)(value - 256 * high);
                 }
             }
     }
+}
+
+static void quantise(const float *x, int group, int order, activations *a, int64_t first, int64_t last) {
+#if TILES
+    if (a->tile == WIDE_TOKENS) {
+        if (group < LONGEST_RUN) quantise_runs(x, group, order, 32, a, first, last);
+        else quantise_runs(x, group, order, LONGEST_RUN, a, first, last);
+        return;
+    }
+#endif
+    quantise_runs(x, group, order, 4, a, first, last);
 }
 
 /* x += add (where given), then out = x * (1 / sqrt(mean(x * x) + epsilon)) * weight. */
@@ -336,4 +348,5 @@ static uint64_t read_all(const uint8_t *data, int64_t nbytes) {
 }
 
 const level LEVEL = {LEVEL_NAME, packed,     dense,     quantise, rms_norm,     heads,           heads_half, l2_heads,
-                     attention,  delta_rule, gates,     convolve, silu_product, sigmoid_product, hadamard,   read_all};
+                     attention,  delta_rule, gates,     convolve, silu_product, sigmoid_product, hadamard,   read_all,
+                     TILES};

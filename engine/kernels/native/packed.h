@@ -4,6 +4,10 @@
  * of the file started, so some lie 32 bytes off a 64-byte boundary; those put their first piece in front,
  * and the code registers are aligned in both cases. */
 
+#ifndef TILES
+#define TILES 0 /* level_amx.c has tile registers */
+#endif
+
 enum { CHUNK_TOKENS = 64, PREFETCH_BYTES = 8192, MAX_STEPS = 32 };
 
 typedef struct {
@@ -166,8 +170,18 @@ INLINE void panel_one(const packed_type type, int parts, const panel_view *v, co
     f_store(y, sum);
 }
 
+#if TILES
+#include "wide.h"
+#endif
+
 INLINE void packed_of(const packed_type type, int parts, const packed_matrix *m, const activations *x, float *out,
                       int64_t first, int64_t last) {
+#if TILES
+    if (x->tile == WIDE_TOKENS) {
+        wide_of(type, parts, m, x, out, first, last);
+        return;
+    }
+#endif
     int64_t nbytes = 16 * (m->inputs / type.group) * type.file_bytes;
     float y[CHUNK_TOKENS * 16];
     for (int64_t token = 0; token < x->tokens; token += CHUNK_TOKENS) {
