@@ -22,9 +22,10 @@ from deploy.registry_file import ensure_file
 COMMANDS = """\
 commands:
   environment   make .venv and install the project there, editable
-  model         fetch the demo model into .demo and verify it
+  model         fetch SmolLM2, a real model for demo and tests, into .demo and verify it
   vocabulary    fetch the Qwen3.5 vocabulary that tests read into .demo and verify it
-  demo          environment and model, then a server and one streamed answer; --once: end after the answer
+  demo          environment, then a server with the model of the package and one streamed answer;
+                --once: end after the answer; --model smollm2: fetch and serve SmolLM2
   test          environment, model and vocabulary, then the whole test suite; arguments go to pytest
   fuzz          environment, then 100,000 cases for each parser; --help tells of its arguments
   lint          ruff check, ruff format --check and mypy --strict
@@ -44,9 +45,8 @@ def main() -> int:
     parser.add_argument("command", choices=names, metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
     given = parser.parse_args()
-    free = ("test", "fuzz")  # their arguments go on to another program
-    allowed = ([], ["--once"]) if given.command == "demo" else ([],)
-    if given.command not in free and given.arguments not in allowed:
+    free = ("demo", "test", "fuzz")  # their arguments are read by another parser
+    if given.command not in free and given.arguments:
         parser.error(f"{given.command} does not take {' '.join(given.arguments)}")
     try:
         return _run(given.command, given.arguments)
@@ -57,7 +57,18 @@ def main() -> int:
         return 130
 
 
+def _demo_options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m deploy demo")
+    parser.add_argument("--once", action="store_true", help="end after the answer")
+    parser.add_argument(
+        "--model", choices=("embedded", "smollm2"), default="embedded", help="which model (default: embedded)"
+    )
+    return parser.parse_args(arguments)
+
+
 def _run(command: str, arguments: list[str]) -> int:
+    demo = _demo_options(arguments) if command == "demo" else None
+    smollm2 = command in ("model", "test") or (demo is not None and demo.model == "smollm2")
     # The linters check the types of the tests too, so they need what the tests import.
     extras = {"test": ["test"], "fuzz": ["test"], "lint": ["lint", "test"]}
     python = ensure_environment(extras.get(command, []))
@@ -65,14 +76,14 @@ def _run(command: str, arguments: list[str]) -> int:
         return max(_module(python, *linter) for linter in LINTERS)
     if command == "fuzz":
         return _module(python, "tests.fuzz", *arguments)
-    if command in ("model", "demo", "test"):
+    if smollm2:
         ensure_file(python, MODEL_MANIFEST, MODEL_PACKAGE)
     if command in ("vocabulary", "test"):
         ensure_file(python, VOCABULARY_MANIFEST, VOCABULARY_PACKAGE)
     if command == "test":
         return _module(python, "pytest", *arguments)
-    if command == "demo":
-        run_demo(python, once=arguments == ["--once"])
+    if demo is not None:
+        run_demo(python, MODEL_MANIFEST if smollm2 else None, once=demo.once)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The demo: a server with a fresh key on the demo model, and one answer streamed through HTTP.
+"""The demo: a server with a fresh key on a small model, and one answer streamed through HTTP.
 
 What a user would do by hand, in the same order: make a key, start the server, wait for its ready record,
 send a request with the key, read the events as they come. Only the standard library is used here.
@@ -20,20 +20,25 @@ from subprocess import PIPE
 from typing import Any
 
 from deploy.errors import SetupError
-from deploy.paths import DEMO, MODEL_MANIFEST, ROOT
+from deploy.paths import DEMO, ROOT
 
 QUESTION = "What is the capital of France?"
-NEXT_QUESTION = "Name three colours."
+NEXT_QUESTION = "Tell me a story about an owl."
 STOP_SECONDS = 20
 SILENCE_SECONDS = 60  # without one byte from the server, which sends a comment every few seconds
 
 
-def run_demo(python: Path, *, once: bool) -> None:
-    """Stream one answer to the terminal; then, unless `once`, serve until Ctrl-C."""
+def run_demo(python: Path, manifest: Path | None, *, once: bool) -> None:
+    """Stream one answer to the terminal; then, unless `once`, serve until Ctrl-C.
+
+    `manifest` pins the model; None means the one that the package carries.
+    """
+    model: list[str | Path] = ["--demo"] if manifest is None else ["--manifest", manifest]
+    DEMO.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="run-", dir=DEMO) as folder:
         key_file, log_file = Path(folder) / "key", Path(folder) / "server.log"
         _make_key(python, key_file)
-        with _server(python, key_file, log_file) as (process, ready):
+        with _server(python, model, key_file, log_file) as (process, ready):
             print(f"\n> {QUESTION}\n", flush=True)
             _stream_answer(ready["port"], key_file.read_text(encoding="ascii").strip())
             if once:
@@ -55,11 +60,11 @@ def _make_key(python: Path, key_file: Path) -> None:
 
 @contextmanager
 def _server(
-    python: Path, key_file: Path, log_file: Path
+    python: Path, model: list[str | Path], key_file: Path, log_file: Path
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
     """The running server and its ready record; afterwards it has stopped, by itself if it can."""
     program: list[str | Path] = [python, "-I", ROOT / "deploy" / "owned_server.py"]
-    options: list[str | Path] = ["--manifest", MODEL_MANIFEST, "--token-file", key_file, "--port", "0"]
+    options: list[str | Path] = [*model, "--token-file", key_file, "--port", "0"]
     print(f"Starting prism-inference-server {' '.join(map(_shown, options))}", flush=True)
     with (
         log_file.open("wb") as log,

@@ -11,6 +11,7 @@ from typing import Self
 
 from engine.errors import InvalidInputError, MetadataError
 from engine.metadata import Metadata
+from engine.token_input import MAX_TOKENS
 
 MAX_STOP_TOKENS = 256
 
@@ -45,8 +46,21 @@ class SpecialTokens:
             add_eos=_flag(metadata, "add_eos_token"),
         )
 
-    def generation(self, caller_stops: Sequence[int] = ()) -> tuple[int, ...]:
-        """The stop set: EOS, EOT and EOM where declared, then the caller's, each once, at most 256."""
+    def generation(self, max_tokens: int, caller_stops: Sequence[int] = ()) -> tuple[int, ...]:
+        """The stop set of a generation of at most `max_tokens` tokens, which must leave room for a prompt.
+
+        How long the prompt really is, and the model's own context, is checked where both are known.
+        """
+        if not 1 <= max_tokens < MAX_TOKENS:
+            raise InvalidInputError(
+                f"max_tokens is {max_tokens}; expected 1 to {MAX_TOKENS - 1}, so that a prompt fits a context "
+                f"of at most {MAX_TOKENS} tokens",
+                "max_tokens",
+            )
+        return self.stop_set(caller_stops)
+
+    def stop_set(self, caller_stops: Sequence[int] = ()) -> tuple[int, ...]:
+        """EOS, EOT and EOM where declared, then the caller's stops, each once, at most 256."""
         for token in caller_stops:
             if not 0 <= token < self.vocabulary_size:
                 raise InvalidInputError(

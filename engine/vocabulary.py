@@ -140,8 +140,9 @@ def check_byte_level(metadata: Metadata) -> None:
 def _check_sizes(spellings: list[str]) -> None:
     if not 0 < len(spellings) <= MAX_TOKENS:
         raise MetadataError(f"{TOKENS} has {len(spellings)} entries; 1 to {MAX_TOKENS} are allowed")
-    if max(map(len, spellings)) > MAX_PIECE_BYTES:
-        raise MetadataError(f"{TOKENS} has an entry of more than {MAX_PIECE_BYTES} characters")
+    suspects = (spelling for spelling in spellings if len(spelling) > MAX_PIECE_BYTES // 4)
+    if any(len(spelling.encode("utf-8")) > MAX_PIECE_BYTES for spelling in suspects):
+        raise MetadataError(f"{TOKENS} has an entry of more than {MAX_PIECE_BYTES} bytes")
     total = len("".join(spellings).encode("utf-8"))
     if total > MAX_VOCABULARY_BYTES:
         raise MetadataError(f"{TOKENS} holds {total} bytes; at most {MAX_VOCABULARY_BYTES} are allowed")

@@ -20,6 +20,7 @@ from engine.kernels import FAILED_LEVELS
 from engine.model import Model, load_model
 from engine.runtime import Cancellation, Completion, GenerationOptions, Runtime
 from engine.sampling import Sampler
+from engine.self_test import check_kernel
 from server.backend import ChatPrompt, InsertSpecial, ModelFacts, Reasoning, SpecialInput
 from server.logs import log_event
 
@@ -41,7 +42,8 @@ class ModelOptions:
 
 
 def load_backend(options: ModelOptions, progress: Progress) -> ModelBackend:
-    """Load the model and reserve its state; raises what the engine raises."""
+    """Test the kernel, load the model and reserve its state; raises what the engine raises."""
+    check_kernel(options.kernel, options.threads, options.activation_bits)
     model = load_model(
         options.pin,
         memory_bytes=options.memory_bytes,
@@ -71,7 +73,7 @@ class ModelBackend:
     def __init__(self, model: Model, runtime: Runtime, stop_tokens: tuple[int, ...] = ()) -> None:
         self._model = model
         self._runtime = runtime
-        self._stops = model.tokenizer.special.generation(stop_tokens)
+        self._stops = model.tokenizer.special.stop_set(stop_tokens)
         self._capabilities = capabilities()
 
     @cached_property
@@ -116,7 +118,7 @@ class ModelBackend:
 
     def stop_tokens(self, turn_ends: Sequence[int]) -> tuple[int, ...]:
         """The ends of generation that the file and its catalogue entry declare, and the chat format's."""
-        return self._model.tokenizer.special.generation((*self._stops, *turn_ends))
+        return self._model.tokenizer.special.stop_set((*self._stops, *turn_ends))
 
     def decode(self, tokens: Sequence[int]) -> bytes:
         """The exact bytes of all tokens."""

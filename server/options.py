@@ -107,7 +107,11 @@ def _parser() -> Parser:
 
 def _add_model_options(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "model", "a manifest; or its path, with its name in the catalogue or with length and SHA-256"
+        "model",
+        "the demo; a manifest; or its path, with its name in the catalogue or with length and SHA-256",
+    )
+    group.add_argument(
+        "--demo", action="store_true", default=None, help="the small model that comes with this program"
     )
     _add(group, "--manifest", values.path, "FILE", "TOML file that pins the model")
     _add(group, "--model", values.path, "PATH", "absolute path of the GGUF file")

@@ -7,7 +7,7 @@ a value. What the values mean together is judged elsewhere.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.driver.option_table import OPTIONS, Option, Parser
 from engine.errors import InvalidInputError
@@ -15,6 +15,8 @@ from engine.errors import InvalidInputError
 DESCRIPTION = """\
 Run a verified GGUF model on the CPU.
 
+  prism-inference --demo --prompt TEXT --output text
+                                    ask the small model that comes with this program
   prism-inference --manifest MODEL.toml --prompt TEXT --max-tokens N --checkpoint-bytes N
   prism-inference --mode tokenize --manifest MODEL.toml --prompt TEXT
   prism-inference --mode score --manifest MODEL.toml --tokens-file IDS.json
@@ -22,6 +24,7 @@ Run a verified GGUF model on the CPU.
                                     run again what --receipt recorded, and say whether all agrees
   prism-inference identify FILE     say what a GGUF file is, and print a manifest for it
   prism-inference pin FILE          write that manifest to FILE.toml (or --output MANIFEST)
+  prism-inference self-test         have every kernel repeat a known answer, and compare the bits
   prism-inference --capabilities    say what this build can compute (takes no other option)
 """
 
@@ -65,11 +68,20 @@ def read_words(
                 raise InvalidInputError(_unknown(flag))
             words.append(word)
             continue
-        value = joined if equals else next(rest, None)
-        if value is None:
-            raise InvalidInputError(f"{flag}: expected one argument")
-        options[flag].store(given, value)
+        options[flag].store(given, _value(options[flag], joined if equals else None, rest))
     return given, words
+
+
+def _value(option: Option, joined: str | None, rest: Iterator[str]) -> str:
+    """The option's value: joined to it, or the next word; for a switch, its own name."""
+    if not option.metavar:
+        if joined is not None:
+            raise InvalidInputError(f"{option.flag} takes no value")
+        return option.name
+    value = next(rest, None) if joined is None else joined
+    if value is None:
+        raise InvalidInputError(f"{option.flag}: expected one argument")
+    return value
 
 
 def _unknown(flag: str) -> str:
@@ -95,5 +107,8 @@ def print_help(parser: Parser, groups: Mapping[str, Sequence[Option]]) -> None:
     for title, options in groups.items():
         group = parser.add_argument_group(title)
         for option in options:
-            group.add_argument(option.flag, metavar=option.metavar, help=option.help)
+            if not option.metavar:
+                group.add_argument(option.flag, action="store_true", help=option.help)
+            else:
+                group.add_argument(option.flag, metavar=option.metavar, help=option.help)
     parser.print_help()

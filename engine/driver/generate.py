@@ -67,9 +67,9 @@ def _generate(options: Options, prompt: Prompt, receipt: BinaryIO | None) -> Non
     model = load(options)
     special, vocabulary = model.tokenizer.special, model.tokenizer.vocabulary
     request = GenerationOptions(
-        options.max_tokens, special.generation(options.stop_tokens), options.prefill_block_tokens
+        options.max_tokens, special.generation(options.max_tokens, options.stop_tokens), options.prefill_block_tokens
     )
-    tokens = prompt.encode(model.tokenizer)
+    tokens = prompt.encode(model.tokenizer, model.chat)
     runtime = Runtime(
         model.decoder, checkpoint_bytes=options.checkpoint_bytes, masked=sorted(vocabulary.unused)
     )

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from engine.chat import ChatTemplate, encode_chat
+from engine.chat.messages import ChatOptions, Message
 from engine.driver.options import InputSource, Options
-from engine.errors import ContextError, InvalidInputError
+from engine.errors import ContextError, InvalidInputError, UnsupportedTemplateError
 from engine.paths import openable
 from engine.prompt_input import read_prompt
 from engine.receipt import EXACT_IDS, PromptPolicies
@@ -28,22 +30,29 @@ class Prompt:
     content: str | tuple[int, ...]
     options: Options
 
-    def encode(self, tokenizer: Tokenizer) -> list[int]:
-        """The token ids; text goes through the policies of the command line."""
+    def encode(self, tokenizer: Tokenizer, chat: ChatTemplate | None) -> list[int]:
+        """The token ids; text goes through the policies of the command line, a question through `chat`."""
         if isinstance(self.content, tuple):
             return list(self.content)
+        if self.options.question:
+            if chat is None:
+                raise UnsupportedTemplateError("the model has no known chat template to ask a question in")
+            rendered = chat.render([Message("user", self.content)], ChatOptions(enable_thinking=False))
+            return encode_chat(tokenizer, rendered).tokens
         return tokenizer.encode_with_special_tokens(
             self.content, self.options.special_input, self.options.insert_special
         )
 
     def policies(self) -> PromptPolicies:
         """How the input was taken."""
-        if isinstance(self.content, tuple):
+        if isinstance(self.content, tuple) or self.options.question:
             return EXACT_IDS
         return PromptPolicies("text", self.options.special_input, self.options.insert_special)
 
     def describe(self) -> dict[str, Any]:
         """The record's fields about the input."""
+        if self.options.question:
+            return {"input_mode": "question"}
         return {name: value for name, value in asdict(self.policies()).items() if value is not None}
 
 

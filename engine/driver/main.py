@@ -14,6 +14,7 @@ from engine.driver.options import parse_options
 from engine.driver.output import abandon_output, reader_is_gone, write_error, write_record
 from engine.driver.replay import replay
 from engine.driver.score import score
+from engine.driver.self_test import self_test
 from engine.driver.tokenize import tokenize
 from engine.errors import EngineError
 
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], ExitCode | None]] = {
     "identify": identify,
     "pin": pin_file,
     "replay": replay,
+    "self-test": self_test,
 }
 
 

@@ -20,12 +20,13 @@ from engine.token_input import MAX_TOKENS
 MAX_BYTES = 2**63 - 1
 MAX_CONTEXT = MAX_TOKENS
 SCORE_BLOCK_TOKENS = 64
+DEMO_MAX_TOKENS, DEMO_CHECKPOINT_BYTES = 256, 1 << 26
 DEFAULT_TEMPERATURE, DEFAULT_TOP_K, DEFAULT_TOP_P = 1.0, 20, 0.95
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option with exactly one value."""
+    """One option with exactly one value, or with none (then it is a switch) if it has no metavar."""
 
     flag: str
     read: Callable[[str], Any]
@@ -58,7 +59,13 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             "continue a prompt; say its token ids; or say how likely given ids are (default: generate)",
         ),
     ),
-    "model: a manifest; or its path, with its name in the catalogue or with length and SHA-256": (
+    "model: the demo; a manifest; or its path, with its name in the catalogue or with length and SHA-256": (
+        Option(
+            "--demo",
+            bool,
+            "",
+            "the small model that comes with this program; a text prompt is then a question to it",
+        ),
         Option("--manifest", values.path, "FILE", "TOML file that pins the model; 'pin' writes one"),
         Option("--model", values.path, "PATH", "absolute path of the GGUF file"),
         Option(
@@ -108,9 +115,15 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             "--max-tokens",
             values.integer(0, MAX_CONTEXT),
             "N",
-            "most tokens to generate; in tokenize mode, context to reserve for output (default there: 0)",
+            "most tokens to generate; in tokenize mode, context to reserve for output (default there: 0; "
+            f"with --demo {DEMO_MAX_TOKENS})",
         ),
-        Option("--checkpoint-bytes", SIZE, "N", "memory for checkpoints of the model's state"),
+        Option(
+            "--checkpoint-bytes",
+            SIZE,
+            "N",
+            f"memory for checkpoints of the model's state (default with --demo: {DEMO_CHECKPOINT_BYTES})",
+        ),
         Option("--stop-tokens", values.stop_token_ids, "ID,ID", "more ids that end the answer, at most 256"),
         Option(
             "--output",

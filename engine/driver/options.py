@@ -19,6 +19,8 @@ from engine.driver.option_table import (
     DEFAULT_TEMPERATURE,
     DEFAULT_TOP_K,
     DEFAULT_TOP_P,
+    DEMO_CHECKPOINT_BYTES,
+    DEMO_MAX_TOKENS,
     MAX_CONTEXT,
     OPTIONS,
     SCORE_BLOCK_TOKENS,
@@ -67,7 +69,10 @@ class InputSource:
 
 @dataclass(frozen=True)
 class Options:
-    """A valid command line. `memory_bytes`, `context` and `threads` are None where a default rule applies."""
+    """A valid command line. `memory_bytes`, `context` and `threads` are None where a default rule applies.
+
+    `question` says that a text prompt is a user's message, to be put into the model's chat format.
+    """
 
     mode: Mode
     pin: Pin
@@ -76,6 +81,7 @@ class Options:
     source: InputSource
     special_input: SpecialInputPolicy
     insert_special: InsertSpecialPolicy
+    question: bool
     activation_bits: int
     threads: int | None
     kernel: str
@@ -100,6 +106,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
     given = parse_arguments(arguments)
     mode: Mode = given.mode or "generate"
     _check_mode(given, mode)
+    if given.demo:
+        _complete_demo(given, mode)
     source, sampler = read_source(given, mode), _sampler(given)
     options = Options(
         mode=mode,
@@ -109,6 +117,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         source=source,
         special_input=given.special_input or "literal",
         insert_special=given.insert_special or "none",
+        question=bool(given.demo) and mode != "score" and source.is_text,
         activation_bits=int(given.activation_bits or DEFAULT_ACTIVATION_BITS),
         threads=given.threads,
         kernel=kernel_name(given.kernel),
@@ -134,10 +143,23 @@ def _check_mode(given: argparse.Namespace, mode: Mode) -> None:
         value = getattr(given, name)
         if value is not None and name in EXCLUDED[mode]:
             raise InvalidInputError(f"{option.flag} is no option of --mode {mode}", name)
-        if value is None and name in REQUIRED[mode]:
+        if value is None and name in REQUIRED[mode] and not given.demo:
             raise InvalidInputError(f"{option.flag} is required with --mode {mode}", name)
     if mode == "generate" and given.max_tokens == 0:
         raise InvalidInputError("--max-tokens: must be at least 1", "max_tokens")
+
+
+def _complete_demo(given: argparse.Namespace, mode: Mode) -> None:
+    """What the user of the demo need not say."""
+    for name in ("special_input", "insert_special"):
+        if getattr(given, name) is not None and mode != "score":
+            raise InvalidInputError(
+                f"{_flag(name)} is for plain text; with --demo the text is a question", name
+            )
+    if mode == "generate":
+        given.max_tokens = given.max_tokens or DEMO_MAX_TOKENS
+        given.checkpoint_bytes = given.checkpoint_bytes or DEMO_CHECKPOINT_BYTES
+        given.prefill_block_tokens = given.prefill_block_tokens or SCORE_BLOCK_TOKENS
 
 
 def read_source(given: argparse.Namespace, mode: Mode) -> InputSource:

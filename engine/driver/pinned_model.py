@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.artifact import Pin
 from engine.catalogue import Conversation, published_file
+from engine.demo import manifest_path
 from engine.errors import InvalidInputError
 from engine.manifest import read_manifest
 
@@ -25,15 +26,19 @@ class PinnedModel:
 
 
 def pinned_model(given: argparse.Namespace) -> PinnedModel:
-    """The model of the options `--manifest`, `--catalogue`, `--model`, `--bytes` and `--sha256`.
+    """The model of the options `--demo`, `--manifest`, `--catalogue`, `--model`, `--bytes` and `--sha256`.
 
     Raises `InvalidInputError` for a combination that names none, or two.
     """
     others = [name for name in ("model", "catalogue", "bytes", "sha256") if getattr(given, name) is not None]
-    if given.manifest is not None:
+    demo = getattr(given, "demo", None)  # not every command has it
+    if given.manifest is not None and demo:
+        raise InvalidInputError("--demo and --manifest exclude each other", "demo")
+    if given.manifest is not None or demo:
         if others:
-            raise InvalidInputError(f"--manifest and --{others[0]} exclude each other", "manifest")
-        manifest = read_manifest(given.manifest)
+            flag = "demo" if demo else "manifest"
+            raise InvalidInputError(f"--{flag} and --{others[0]} exclude each other", flag)
+        manifest = read_manifest(manifest_path() if demo else given.manifest)
         return PinnedModel(manifest.pin, manifest.name, Conversation(manifest.chat_template))
     if others == ["model", "catalogue"]:
         file = published_file(given.catalogue)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.driver.command_line import print_help, read_words
-from engine.driver.comparison import Comparison, Difference
+from engine.comparison import Comparison, Difference
 from engine.driver.exit_codes import ExitCode
 from engine.driver.generate import run
 from engine.driver.inputs import read_input
@@ -33,7 +33,7 @@ from engine.sampler_settings import sampler_from
 from engine.witness import Witness, digest_of
 
 TAKEN = {
-    *("manifest", "model", "catalogue", "bytes", "sha256", "memory_bytes"),
+    *("demo", "manifest", "model", "catalogue", "bytes", "sha256", "memory_bytes"),
     *("prompt", "prompt_file", "tokens", "tokens_file"),
     *("timeout_seconds", "prefill_block_tokens", "seed", "kernel", "threads"),
 }
@@ -58,7 +58,7 @@ def replay(arguments: Sequence[str]) -> ExitCode:
     model = load(options)
     if model.identity.contract != receipt.model.contract:
         raise _other_contract(receipt)
-    tokens = prompt.encode(model.tokenizer)
+    tokens = prompt.encode(model.tokenizer, model.chat)
     _check_prompt(receipt, tokens)
     loaded = time.monotonic()
     comparison = Comparison(receipt, tokens)
@@ -122,6 +122,7 @@ def _options(given: argparse.Namespace, receipt: Receipt) -> Options:
         source=read_source(given, "generate"),
         special_input=policies.special_input or "literal",
         insert_special=policies.insert_special or "none",
+        question=bool(given.demo) and policies.input_mode == "tokens",
         activation_bits=bits,
         threads=given.threads,
         kernel=kernel_name(given.kernel),

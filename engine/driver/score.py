@@ -39,7 +39,7 @@ def score(options: Options, prompt: Prompt) -> None:
         save = None if options.save_logits is None else _saver(stack, options.save_logits)
         started = time.monotonic()
         model = load(options)
-        tokens = prompt.encode(model.tokenizer)
+        tokens = prompt.encode(model.tokenizer, model.chat)
         _check(tokens, model)
         loaded = time.monotonic()
         found: list[float] = []

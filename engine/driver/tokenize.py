@@ -12,7 +12,7 @@ from engine.driver.progress import ProgressBar
 from engine.errors import ContextError, InvalidInputError
 from engine.gguf import MAX_HEADER_BYTES
 from engine.metadata import Metadata
-from engine.model import resolve_context
+from engine.model import choose_template, resolve_context
 from engine.tokenizer import Tokenizer
 from engine.verified_metadata import read_metadata
 from engine.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ def tokenize(options: Options, prompt: Prompt) -> None:
 
 def _encode(prompt: Prompt, metadata: Metadata) -> list[int]:
     if not isinstance(prompt.content, tuple):
-        return prompt.encode(Tokenizer.from_metadata(metadata))
+        return prompt.encode(Tokenizer.from_metadata(metadata), choose_template(metadata, None))
     vocabulary = Vocabulary.from_metadata(metadata)  # exact ids need no tokenizer that we support
     for token in prompt.content:
         if token >= vocabulary.size:

@@ -71,7 +71,7 @@ class SwiftChatSession:
         first = template.render([Message("user", "")], self._options)
         ends = encode_chat(tokenizer, first).turn_ends
         self.starts_inside_think = first.thinking
-        self.stop_tokens = tokenizer.special.generation(conversation.stop_tokens or ends)
+        self.stop_tokens = tokenizer.special.stop_set(conversation.stop_tokens or ends)
 
     @classmethod
     def load(

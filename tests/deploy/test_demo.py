@@ -19,22 +19,19 @@ import pytest
 from deploy.paths import DEMO, MODEL_MANIFEST, ROOT
 from deploy.registry_file import PinnedFile
 
-PROGRAM = "import sys, pathlib, deploy.demo as d; d.run_demo(pathlib.Path(sys.executable), once={once})"
+PROGRAM = (
+    "import sys, pathlib as p, deploy.demo as d; d.run_demo(p.Path(sys.executable), {model}, once={once})"
+)
+SMOLLM2 = f"p.Path({str(MODEL_MANIFEST)!r})"
 SECONDS = 60
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(
-        not PinnedFile.from_manifest(MODEL_MANIFEST).path.is_file(),
-        reason="python -m deploy model fetches the model",
-    ),
-]
+pytestmark = pytest.mark.timeout(180)
 
 
 @contextmanager
-def demo(*, once: bool) -> Iterator[subprocess.Popen[str]]:
+def demo(*, once: bool, model: str = "None") -> Iterator[subprocess.Popen[str]]:
     """The demo in this environment, in a process group of its own."""
-    command = [sys.executable, "-c", PROGRAM.format(once=once)]
+    command = [sys.executable, "-c", PROGRAM.format(once=once, model=model)]
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -80,10 +77,13 @@ def wait_until_gone(port: int) -> None:
     raise AssertionError("the server outlived the demo")
 
 
-def test_once() -> None:
+@pytest.mark.parametrize("model", ["None", SMOLLM2], ids=["embedded", "smollm2"])
+def test_once(model: str) -> None:
     """With `once` the demo streams the right answer, says what it took, and leaves nothing behind."""
+    if model == SMOLLM2 and not PinnedFile.from_manifest(MODEL_MANIFEST).path.is_file():
+        pytest.skip("python -m deploy model fetches the model")
     before = set(DEMO.glob("run-*"))
-    with demo(once=True) as process:
+    with demo(once=True, model=model) as process:
         output = read_until(process, r"\d+ tokens in, \d+ out")
         assert process.wait(SECONDS) == 0
     assert "\n> What is the capital of France?\n\nThe capital of France is Paris.\n" in output

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from engine.artifact import Pin
@@ -24,9 +22,6 @@ from engine.gguf import parse_header
 from engine.model import Model, load_model, resolve_context
 from tests.gguf_writer import GgufWriter
 from tests.models import build_decoder, golden_ids, model_path, pin_of, transformer_file
-
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "embedding-the-engine.md"
-EXAMPLE_MODEL = "/models/trained-qwen35-pq2_0-had.gguf"
 
 
 def load(path: Path, **options: Any) -> Model:
@@ -190,15 +185,3 @@ def test_the_chat_format_is_recognised_or_named() -> None:
     named = load(trained, chat_template="chatml-think").chat
     assert named is not None
     assert named.name == "chatml-think"
-
-
-def test_the_documented_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its blocks in order, on the model that it names, print what the document shows after each."""
-    blocks = re.findall(r"```(python|text)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["python", "text"] * 2
-    names: dict[str, Any] = {}
-    for (_, program), (_, shown) in zip(blocks[::2], blocks[1::2], strict=True):
-        path = str(model_path(Path(EXAMPLE_MODEL).stem))
-        exec(program.replace(f'"{EXAMPLE_MODEL}"', repr(path)), names)
-        assert capsys.readouterr().out == shown
-    assert np.isfinite(names["first"]).all()

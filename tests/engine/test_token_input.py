@@ -97,3 +97,13 @@ def test_byte_limit() -> None:
     with pytest.raises(InvalidInputError, match="larger than 1048576 bytes"):
         read_tokens(stream)
     assert stream.tell() == MAX_TOKEN_INPUT_BYTES + 1
+
+
+def test_the_bounds_are_independent() -> None:
+    """Ids that are few enough for the context may still be too many bytes of JSON."""
+    most = 262_144
+    with pytest.raises(InvalidInputError, match="larger than 1048576 bytes"):
+        read(b"[" + b",".join([b"4294967295"] * 100_000) + b"]", most)
+    assert len(read(b"[" + b",".join([b"7"] * most) + b"]", most)) == most
+    with pytest.raises(InvalidInputError, match="has 262145 ids; at most 262144"):
+        read_tokens(io.BytesIO(b"[" + b",".join([b"7"] * (most + 1)) + b"]"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from engine.errors import InvalidInputError, MetadataError, UnsupportedTokenizer
 from engine.metadata import Metadata
 from engine.special_tokens import SpecialTokens
 from engine.tokenizer import Tokenizer
+from engine.vocabulary import Vocabulary
 from tests.gguf_writer import GgufWriter
 from tests.vocabularies import (
     DATA,
@@ -244,6 +246,28 @@ def test_many_special_spellings() -> None:
     assert model.encode("<|im_end|>" * 100_000, "parse") == [151645] * 100_000
     assert len(model.encode("<|im_end|" * 50_000, "parse")) > 50_000
     assert time.perf_counter() - start < 20
+
+
+def test_the_vocabulary_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts of a tokenizer share one vocabulary."""
+    checks: list[Metadata] = []
+    from_metadata = Vocabulary.from_metadata
+
+    def counted(metadata: Metadata) -> Vocabulary:
+        checks.append(metadata)
+        return from_metadata(metadata)
+
+    monkeypatch.setattr(Vocabulary, "from_metadata", counted)
+    small_tokenizer()
+    assert len(checks) == 1
+
+
+def test_threads_may_share_a_tokenizer() -> None:
+    """Four of them at once get the ids of another engine, each its own."""
+    vectors = VECTORS["qwen35"] * 8
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(tokenizer("qwen35").encode, [vector["text"] for vector in vectors]))
+    assert found == [vector["ids"] for vector in vectors]
 
 
 def test_large_vocabulary_loads_quickly() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from engine.driver import generate as generating
 from engine.driver import main as driver
-from engine.driver.inputs import Prompt
+from engine.driver.inputs import Prompt, read_input
 from engine.driver.options import Options
 from tests.engine.driver.commands import Run, pinned
 from tests.gguf_writer import GgufWriter
@@ -304,7 +304,7 @@ def test_the_time_is_for_the_generation(
 
 def test_reading_has_no_time_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prompt that comes slowly does not use up the time of the generation."""
-    real, passed, original = time.monotonic, 0.0, driver.read_input
+    real, passed, original = time.monotonic, 0.0, read_input
 
     def slowly(options: Options) -> Prompt:
         nonlocal passed

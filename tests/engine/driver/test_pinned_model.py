@@ -31,6 +31,14 @@ def test_by_manifest(tmp_path: Path) -> None:
     assert (model.name, model.conversation) == ("mine", Conversation(chat_template="x"))
 
 
+def test_the_demo() -> None:
+    """It needs nothing else; its manifest lies in the package."""
+    model = pinned_model(given(demo=True))
+    assert model.pin.path.is_absolute()
+    assert model.pin.path.read_bytes()[:4] == b"GGUF"
+    assert model.conversation == Conversation()
+
+
 def test_by_catalogue() -> None:
     """Length and hash are the published ones, at the path given."""
     model = pinned_model(given(catalogue=SWIFT, model=MODEL))
@@ -54,6 +62,8 @@ def test_by_length_and_hash() -> None:
         ({"catalogue": SWIFT, "model": MODEL, "bytes": 7}, "--manifest is needed"),
         ({"model": MODEL, "bytes": 7}, "--manifest is needed"),
         ({"manifest": Path("m"), "catalogue": SWIFT}, "--manifest and --catalogue exclude"),
+        ({"manifest": Path("m"), "demo": True}, "--demo and --manifest exclude"),
+        ({"model": MODEL, "demo": True}, "--demo and --model exclude"),
         ({"manifest": Path("m"), "model": MODEL}, "--manifest and --model exclude"),
         ({"manifest": Path("m"), "sha256": SHA256}, "--manifest and --sha256 exclude"),
         ({"catalogue": "Nobody-1B", "model": MODEL}, "no such name; it has .*Bonsai-8B-Q1_0"),

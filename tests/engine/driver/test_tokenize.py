@@ -46,7 +46,7 @@ def test_record(run: Run) -> None:
 
 
 def test_insertion(run: Run, tmp_path: Path) -> None:
-    """True flags of the model insert BOS and EOS, on request, and the ids count."""
+    """True flags of the model insert BOS and EOS into text, on request, and the ids count."""
     writer = (
         small()
         .add("general.architecture", "string", "qwen2")
@@ -57,6 +57,8 @@ def test_insertion(run: Run, tmp_path: Path) -> None:
     plain = run(*base, "10").records[0]["token_ids"]
     inserted = run(*base, "10", "--insert-special", "model").records[0]["token_ids"]
     assert inserted == [*plain, EOS]
+    exact = run(*base[:-3], "--tokens", f"97,{EOS}", "--context", "10")
+    assert exact.records[0]["token_ids"] == [97, EOS]
     assert run(*base, "1", "--insert-special", "model").code == 2
 
 
