@@ -1,5 +1,5 @@
 /* The thread pool: every task of every job once, whether its workers spin, sleep, are many or none, whether
- * the pool is busy with another thread's job, or in a child process. */
+ * the pool is busy with another thread's job, or in a child process; and what a worker that stays away costs. */
 #include "pool.h"
 
 #include <stdio.h>
@@ -40,10 +40,16 @@ static int run_many(job *j, int rounds) {
     return right;
 }
 
+typedef struct {
+    int nap;       /* whether tasks of workers sleep */
+    int by_others; /* tasks that workers did */
+} shared_job;
+
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 static void rest(void) { Sleep(20); }
+static void beside_a_sleeper(pool *p) { (void)p; }
 static void beside_another(pool *p) { (void)p; }
 static void in_a_child(pool *p) { (void)p; }
 #else
@@ -55,6 +61,37 @@ static void in_a_child(pool *p) { (void)p; }
 static void rest(void) {
     struct timespec time = {0, 20000000};
     nanosleep(&time, NULL);
+}
+
+static pthread_t caller;
+
+static void shared_task(void *context, long index) {
+    shared_job *j = context;
+    (void)index;
+    if (pthread_equal(pthread_self(), caller)) return;
+    __atomic_fetch_add(&j->by_others, 1, __ATOMIC_RELAXED);
+    if (j->nap) rest();
+}
+
+/* Tasks that workers did of up to 200 jobs, until there is one. */
+static int tasks_of_others(pool *p, int nap) {
+    shared_job j = {nap, 0};
+    caller = pthread_self();
+    for (int again = 0; again < 200 && !j.by_others; again++) pool_run(p, shared_task, &j, MOST_TASKS);
+    return j.by_others;
+}
+
+/* A worker that stays away in the middle of a task costs one job; then it is left out, and later let in again. */
+static void beside_a_sleeper(pool *p) {
+    int left_out = 0, back = 0;
+    for (int again = 0; again < 20 && !left_out; again++)
+        left_out = tasks_of_others(p, 1) && !tasks_of_others(p, 0);
+    for (int again = 0; again < 100 && !back; again++) {
+        rest();
+        back = tasks_of_others(p, 0);
+    }
+    expect(0, left_out, "a worker that stays away is waited for again");
+    expect(0, back, "a worker that was left out is not let in again");
 }
 
 static void *other_thread(void *context) {
@@ -108,6 +145,7 @@ static void check(int threads) {
         rest(); /* long enough for the workers to fall asleep */
         expect(0, run(&j, MOST_TASKS), "a task was not run once after a rest");
     }
+    if (threads == 2) beside_a_sleeper(p);
     beside_another(p);
     in_a_child(p);
     expect(0, run_many(&j, 50), "a task was not run once at the end");

@@ -18,9 +18,16 @@ typedef CONDITION_VARIABLE condition;
 #define condition_wake(c) WakeAllConditionVariable(c)
 #define yield_thread() SwitchToThread()
 #define watch_forks() ((void)0)
+static double now(void) {
+    LARGE_INTEGER count, frequency;
+    QueryPerformanceCounter(&count);
+    QueryPerformanceFrequency(&frequency);
+    return (double)count.QuadPart / (double)frequency.QuadPart;
+}
 #else
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 typedef pthread_t thread_handle;
 typedef pthread_mutex_t mutex;
 typedef pthread_cond_t condition;
@@ -33,6 +40,11 @@ typedef pthread_cond_t condition;
 #define condition_wait(c, m) pthread_cond_wait(c, m)
 #define condition_wake(c) pthread_cond_broadcast(c)
 #define yield_thread() sched_yield()
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 #endif
 
 #if defined(_MSC_VER) && !defined(__clang__)
@@ -61,6 +73,10 @@ typedef long counter;
 
 enum { SPINS = 20000, SPINS_AT_END = 2000, LINE = 64 };
 
+/* A worker that does not come back has lost its processor to another program, for a slice of milliseconds, and would
+ * again in the next job. One thread is several times faster than that, so the caller goes on alone for a while. */
+static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.1;
+
 struct pool {
     counter round; /* a change means a new job, or the end; it may wrap, for a worker misses none */
     char pad1[LINE];
@@ -71,6 +87,7 @@ struct pool {
     counter running; /* a thread has a job here */
     counter sleeping;
     counter stop;
+    double alone_until; /* seconds, 0 for never: till then the caller does all jobs itself */
     long forks; /* of the process that has the workers */
     pool_task task;
     void *context;
@@ -95,10 +112,11 @@ static void watch_forks(void) {
 
 static int in_child(const pool *p) { return p->forks != counter_load(&forks); }
 
-static void work(pool *p) {
-    for (;;) {
+/* The number of tasks done. */
+static long work(pool *p) {
+    for (long done = 0;; done++) {
         long index = counter_add(&p->next, 1);
-        if (index >= p->count) return;
+        if (index >= p->count) return done;
         p->task(p->context, index);
     }
 }
@@ -201,9 +219,28 @@ void pool_free(pool *p) {
 
 int pool_threads(const pool *p) { return p->threads; }
 
+static int alone(pool *p) {
+    if (p->alone_until > 0 && now() >= p->alone_until) p->alone_until = 0;
+    return p->alone_until > 0;
+}
+
+/* Wait for the workers; one task of theirs should take `task_seconds`. */
+static void wait_for_workers(pool *p, double task_seconds) {
+    for (long spin = 0; spin < SPINS_AT_END; spin++) {
+        if (!counter_load(&p->busy)) return;
+        relax();
+    }
+    double begin = now();
+    while (counter_load(&p->busy)) yield_thread(); /* with fewer free processors than threads they need ours */
+    double end = now();
+    if (end - begin > STALL_SECONDS && end - begin > 2 * task_seconds) p->alone_until = end + ALONE_SECONDS;
+}
+
 void pool_run(pool *p, pool_task task, void *context, long count) {
-    if (p->threads == 1 || count < 2 || in_child(p) || counter_exchange(&p->running, 1)) {
+    int ours = p->threads > 1 && count > 1 && !in_child(p) && !counter_exchange(&p->running, 1);
+    if (!ours || alone(p)) {
         for (long index = 0; index < count; index++) task(context, index);
+        if (ours) counter_store(&p->running, 0);
         return;
     }
     p->task = task;
@@ -212,11 +249,8 @@ void pool_run(pool *p, pool_task task, void *context, long count) {
     counter_store(&p->next, 0);
     counter_store(&p->busy, p->threads - 1);
     begin_round(p);
-    work(p);
-    for (long spin = 0; counter_load(&p->busy); spin++) {
-        /* On a machine with fewer free cores than threads the worker needs ours. */
-        if (spin > SPINS_AT_END) yield_thread();
-        else relax();
-    }
+    double begin = now();
+    long done = work(p);
+    wait_for_workers(p, done ? (now() - begin) / (double)done : 1.0);
     counter_store(&p->running, 0);
 }

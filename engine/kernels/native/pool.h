@@ -1,5 +1,6 @@
 /* A fixed set of threads that run numbered tasks of one job at a time. The caller takes part in its job.
- * Workers spin for a moment after a job, because a decode step is a quick succession of jobs, then sleep. */
+ * Workers spin for a moment after a job, because a decode step is a quick succession of jobs, then sleep. While
+ * other programs keep them from running, the caller works alone. */
 #ifndef PRISM_POOL_H
 #define PRISM_POOL_H
 
