@@ -53,8 +53,8 @@ class SpecialTokens:
         """
         if not 1 <= max_tokens < MAX_TOKENS:
             raise InvalidInputError(
-                f"max_tokens is {max_tokens}; expected 1 to {MAX_TOKENS - 1}, so that a prompt fits a context "
-                f"of at most {MAX_TOKENS} tokens",
+                f"max_tokens is {max_tokens}; expected 1 to {MAX_TOKENS - 1}, to leave a prompt room in the "
+                "largest context",
                 "max_tokens",
             )
         return self.stop_set(caller_stops)

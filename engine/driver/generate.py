@@ -66,9 +66,8 @@ def _generate(options: Options, prompt: Prompt, receipt: BinaryIO | None) -> Non
     started = time.monotonic()
     model = load(options)
     special, vocabulary = model.tokenizer.special, model.tokenizer.vocabulary
-    request = GenerationOptions(
-        options.max_tokens, special.generation(options.max_tokens, options.stop_tokens), options.prefill_block_tokens
-    )
+    stops = special.generation(options.max_tokens, options.stop_tokens)
+    request = GenerationOptions(options.max_tokens, stops, options.prefill_block_tokens)
     tokens = prompt.encode(model.tokenizer, model.chat)
     runtime = Runtime(
         model.decoder, checkpoint_bytes=options.checkpoint_bytes, masked=sorted(vocabulary.unused)

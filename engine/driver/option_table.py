@@ -7,7 +7,7 @@ may be prompt text.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -201,6 +201,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Called by argparse with what is wrong."""
         raise InvalidInputError(message.removeprefix("argument "))
+
+    def add_options(self, groups: Mapping[str, Iterable[Option]]) -> None:
+        """Take these options, each at most once, in groups by their titles."""
+        for title, options in groups.items():
+            group = self.add_argument_group(title)
+            for option in options:
+                group.add_argument(
+                    option.flag, action=Once, type=option.read, metavar=option.metavar, help=option.help
+                )
 
     def print_help(self, file: Any = None) -> None:  # noqa: ARG002 - argparse's signature
         """The help on standard output in UTF-8; raises `OSError` if that cannot be written."""

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from engine.driver.command_line import print_help, read_words
 from engine.comparison import Comparison, Difference
+from engine.driver.command_line import print_help, read_words
 from engine.driver.exit_codes import ExitCode
 from engine.driver.generate import run
 from engine.driver.inputs import read_input

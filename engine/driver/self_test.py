@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from engine.driver.option_table import OPTIONS, Once, Parser
+from engine.driver.option_table import OPTIONS, Parser
 from engine.driver.output import write_record
 from engine.kernels import KERNEL_NAMES, kernel_name
 from engine.model import DEFAULT_ACTIVATION_BITS
 from engine.self_test import check_kernel
-
-_TAKEN = ("--kernel", "--threads", "--activation-bits")
 
 
 def self_test(arguments: Sequence[str]) -> None:
@@ -21,10 +19,7 @@ def self_test(arguments: Sequence[str]) -> None:
         description="Compute a known answer with every kernel and compare it with the recorded one by bits.",
         allow_abbrev=False,
     )
-    for option in (option for options in OPTIONS.values() for option in options if option.flag in _TAKEN):
-        parser.add_argument(
-            option.flag, action=Once, type=option.read, metavar=option.metavar, help=option.help
-        )
+    parser.add_options({"engine": OPTIONS["engine"]})
     given = parser.parse_strictly(arguments)
     bits = int(given.activation_bits or DEFAULT_ACTIVATION_BITS)
     for name in KERNEL_NAMES if given.kernel is None else (kernel_name(given.kernel),):

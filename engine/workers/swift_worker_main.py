@@ -14,7 +14,7 @@ from engine.artifact import Pin
 from engine.catalogue import Conversation
 from engine.chat import TEMPLATES
 from engine.driver import values
-from engine.driver.option_table import MAX_CONTEXT, OPTIONS, SIZE, Once, Option, Parser
+from engine.driver.option_table import MAX_CONTEXT, OPTIONS, SIZE, Option, Parser
 from engine.driver.pinned_model import pinned_model
 from engine.driver.progress import ProgressBar
 from engine.errors import InvalidInputError
@@ -167,17 +167,13 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.set_defaults(bytes=None, sha256=None)  # ways to name a model that this command does not have
-    groups = {
-        "model": _MODEL,
-        "settings": _SETTINGS,
-        "budgets in bytes (default: the catalogue's)": _BUDGETS,
-    }
-    for title, options in groups.items():
-        group = parser.add_argument_group(title)
-        for option in options:
-            group.add_argument(
-                option.flag, action=Once, type=option.read, metavar=option.metavar, help=option.help
-            )
+    parser.add_options(
+        {
+            "model": _MODEL,
+            "settings": _SETTINGS,
+            "budgets in bytes (default: the catalogue's)": _BUDGETS,
+        }
+    )
     return parser
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from engine.artifact import Pin
 from engine.driver import values
-from engine.driver.option_table import OPTIONS, SIZE, Once, Option, Parser
+from engine.driver.option_table import OPTIONS, SIZE, Option, Parser
 from engine.driver.pinned_model import pinned_model
 from engine.driver.progress import ProgressBar
 from engine.errors import InvalidInputError
@@ -121,13 +121,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     known = {option.flag: option for options in OPTIONS.values() for option in options}
-    groups = {"model": [known[flag] for flag in _MODEL], "settings": _SETTINGS}
-    for title, options in groups.items():
-        group = parser.add_argument_group(title)
-        for option in options:
-            group.add_argument(
-                option.flag, action=Once, type=option.read, metavar=option.metavar, help=option.help
-            )
+    parser.add_options({"model": [known[flag] for flag in _MODEL], "settings": _SETTINGS})
     return parser
 
 
