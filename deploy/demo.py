@@ -121,7 +121,7 @@ def _stream_answer(port: int, key: str) -> None:
     except (OSError, http.client.HTTPException) as error:
         raise SetupError(f"the connection to the server broke: {error}") from None
     took = f"{usage['prompt_tokens']} tokens in, {usage['completion_tokens']} out"
-    print(f"\n\n({took}, {time.monotonic() - started:.1f} s)", flush=True)
+    print(f"\n\n({took}, {time.monotonic() - started:.2f} s)", flush=True)
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:

@@ -64,7 +64,14 @@ def test_wheel_is_complete(wheel: Path) -> None:
         path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     }
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
-    assert "engine/catalogue.toml" in names
+    data = (
+        "catalogue.toml",
+        "demo/model.gguf",
+        "demo/model.toml",
+        "demo/self-test-8.json",
+        "demo/self-test-16.json",
+    )
+    assert {f"engine/{name}" for name in data} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     native = [name for name in names if name.startswith("engine/kernels/_native.") and name.endswith(BINARY)]
     assert len(native) == bool(NATIVE_LEVELS), "the wheel's native kernels are not what this environment has"

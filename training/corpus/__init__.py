@@ -1,0 +1,1 @@
+"""The small world that the model is to know, as a seeded grammar of conversations."""
