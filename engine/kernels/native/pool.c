@@ -75,7 +75,7 @@ enum { SPINS = 20000, SPINS_AT_END = 2000, LINE = 64 };
 
 /* A worker that does not come back has lost its processor to another program, for a slice of milliseconds, and would
  * again in the next job. One thread is several times faster than that, so the caller goes on alone for a while. */
-static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.1;
+static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.05;
 
 struct pool {
     counter round; /* a change means a new job, or the end; it may wrap, for a worker misses none */
