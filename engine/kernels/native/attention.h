@@ -64,6 +64,17 @@ INLINE void attend_one(const attention_job *job, int64_t kv_head, int64_t t, flo
     }
 }
 
+#ifndef OWN_COLUMNS
+/* 16 rows of 16 halves, `stride` apart, as floats out[16 * column + row]. */
+INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
+    for (int row = 0; row < 16; row++) {
+        float line[16];
+        f_store(line, f_half(rows + row * stride));
+        for (int column = 0; column < 16; column++) out[16 * column + row] = line[column];
+    }
+}
+#endif
+
 /* A prefill's work on one kv head. `padded` is `queries` (tokens times heads of the group) rounded up to whole
  * blocks; SEEN(n) positions are visible to query n. */
 typedef struct {

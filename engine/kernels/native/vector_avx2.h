@@ -120,6 +120,7 @@ INLINE F f_half(const uint16_t *p) {
     F r = {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
     return r;
 }
+#define OWN_COLUMNS 1 /* of attention.h */
 /* Eight rows and eight columns. */
 INLINE void f_eight_columns(const uint16_t *rows, int64_t stride, float *out) {
     __m256 a[8], b[8];

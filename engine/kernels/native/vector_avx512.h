@@ -64,6 +64,7 @@ INLINE void f_store(float *p, F a) { _mm512_storeu_ps(p, a); }
 INLINE F f_add(F a, F b) { return _mm512_add_ps(a, b); }
 INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
 INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+#define OWN_COLUMNS 1 /* of attention.h */
 INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
     __m512 a[16], b[16];
     UNROLL

@@ -63,13 +63,6 @@ INLINE F f_half(const uint16_t *p) {
     EACH(i, 4) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
     return r;
 }
-INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
-    for (int row = 0; row < 16; row++) {
-        float line[16];
-        f_store(line, f_half(rows + row * stride));
-        for (int column = 0; column < 16; column++) out[16 * column + row] = line[column];
-    }
-}
 INLINE F f_bfloat(const void *p) {
     F r;
     EACH(i, 4) {

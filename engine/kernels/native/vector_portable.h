@@ -61,14 +61,6 @@ INLINE float half_to_float(uint16_t h) {
     return value;
 }
 INLINE F f_half(const uint16_t *p) { F r; EACH(i, 16) { uint16_t h; memcpy(&h, p + i, 2); r.v[i] = half_to_float(h); } return r; }
-/* 16 rows of 16 halves, `stride` apart, as floats out[16 * column + row]. */
-INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
-    for (int row = 0; row < 16; row++) {
-        float line[16];
-        f_store(line, f_half(rows + row * stride));
-        for (int column = 0; column < 16; column++) out[16 * column + row] = line[column];
-    }
-}
 /* bfloat16, at any address */
 INLINE F f_bfloat(const void *p) {
     F r;
