@@ -74,8 +74,9 @@ typedef long counter;
 enum { SPINS = 20000, SPINS_AT_END = 2000, LINE = 64 };
 
 /* A worker that does not come back has lost its processor to another program, for a slice of milliseconds, and would
- * again in the next job. One thread is several times faster than that, so the caller goes on alone for a while. */
-static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.05;
+ * again in the next job. One thread is several times faster than that, so the caller goes on alone for a while, and
+ * for twice as long if it happens again soon after. */
+static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.1, MOST_ALONE_SECONDS = 0.8;
 
 struct pool {
     counter round; /* a change means a new job, or the end; it may wrap, for a worker misses none */
@@ -87,7 +88,8 @@ struct pool {
     counter running; /* a thread has a job here */
     counter sleeping;
     counter stop;
-    double alone_until; /* seconds, 0 for never: till then the caller does all jobs itself */
+    double alone_until; /* seconds: till then the caller does all jobs itself */
+    double alone_for;   /* how long that was, the last time */
     long forks; /* of the process that has the workers */
     pool_task task;
     void *context;
@@ -220,8 +222,7 @@ void pool_free(pool *p) {
 int pool_threads(const pool *p) { return p->threads; }
 
 static int alone(pool *p) {
-    if (p->alone_until > 0 && now() >= p->alone_until) p->alone_until = 0;
-    return p->alone_until > 0;
+    return p->alone_until > 0 && now() < p->alone_until;
 }
 
 /* Wait for the workers; one task of theirs should take `task_seconds`. */
@@ -233,7 +234,11 @@ static void wait_for_workers(pool *p, double task_seconds) {
     double begin = now();
     while (counter_load(&p->busy)) yield_thread(); /* with fewer free processors than threads they need ours */
     double end = now();
-    if (end - begin > STALL_SECONDS && end - begin > 2 * task_seconds) p->alone_until = end + ALONE_SECONDS;
+    if (end - begin <= STALL_SECONDS || end - begin <= 2 * task_seconds) return;
+    int soon = begin - p->alone_until < p->alone_for;
+    p->alone_for = soon ? 2 * p->alone_for : ALONE_SECONDS;
+    if (p->alone_for > MOST_ALONE_SECONDS) p->alone_for = MOST_ALONE_SECONDS;
+    p->alone_until = end + p->alone_for;
 }
 
 void pool_run(pool *p, pool_task task, void *context, long count) {
