@@ -125,8 +125,10 @@ INLINE A chain_total(const A *chains, int largest) {
 INLINE void panel_one(const packed_type type, int parts, const panel_view *v, const activations *x, float *y) {
     const int8_t *q = x->units;
     F sum = f_set(0.0f);
-    for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts) {
+    const uint8_t *ahead = v->codes + PREFETCH_BYTES;
+    for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts, ahead += 16 * type.file_bytes) {
         const uint8_t *codes = v->codes + b * type.registers * 64;
+        prefetch(ahead + 64 * type.registers);
         const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
         A high[CHAINS], low[CHAINS]; /* apart, so that one product need not wait for the one before */
         UNROLL
@@ -140,7 +142,7 @@ INLINE void panel_one(const packed_type type, int parts, const panel_view *v, co
         if (type.bits) {
             int s = 0;
             for (int r = 0; r < type.registers; r++) {
-                prefetch(codes + 64 * r + PREFETCH_BYTES);
+                prefetch(ahead + 64 * r);
                 V packed = v_load(codes + 64 * r);
 #define USE(CODES) do { DOT(s, CODES, 4 * s); s++; } while (0)
                 EACH_FIELD(type.bits, packed, USE)
@@ -148,7 +150,7 @@ INLINE void panel_one(const packed_type type, int parts, const panel_view *v, co
             }
         } else {
             for (int r = 0; r < 6; r++) {
-                prefetch(codes + 64 * r + PREFETCH_BYTES);
+                prefetch(ahead + 64 * r);
                 V trits = v_load(codes + 64 * r);
                 int base = r < 4 ? 4 * r : 80 + 4 * (r - 4), stride = r < 4 ? 16 : 8;
                 for (int n = 0; n < 5; n++) {
