@@ -23,7 +23,7 @@ from engine.layout import prove_layout, refuse_unknown_contracts
 from engine.tokenizer import Tokenizer
 from engine.weights import Weights
 
-CONTRACT = "canon-1"
+CONTRACT = "canon-2"
 DEFAULT_ACTIVATION_BITS = 16
 DEFAULT_CONTEXT = 4096
 

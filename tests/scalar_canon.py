@@ -1,4 +1,4 @@
-"""The contract `canon-1` a number at a time, written from `docs/arithmetic.md` alone.
+"""The contract `canon-2` a number at a time, written from `docs/arithmetic.md` alone.
 
 Every function takes and gives float32 scalars and rounds after each operation, in the order that the
 document states; it is far too slow for anything but checking a backend by bits.
@@ -144,13 +144,51 @@ def packed_dot(
     return in_order(terms)
 
 
+def short(x: np.float32) -> np.float32:
+    """The nearest float of 13 significant bits."""
+    spread = F(x * F(2049))
+    return F(spread - F(spread - x))
+
+
+def attention_weight(x: np.float32) -> np.float32:
+    """e^x for x <= 0: one-part reduction by ln 2, a polynomial of degree 5, 13 bits."""
+    if math.isnan(x):
+        return x
+    if x < F(-44):
+        return F(0)
+    n = F(round(float(F(x * F(1.44269504)))))
+    r = F(x - F(n * F(0.69314718)))
+    result = F(1 / 120)
+    for divisor in (24, 6, 2, 1, 1):
+        result = F(F(result * r) + F(1 / divisor))
+    return short(F(result * F(2.0 ** int(n))))
+
+
+def integer_vector(x: Scalars) -> tuple[list[int], np.float32]:
+    """Integers of length 32,512 and the scale of one vector."""
+    with np.errstate(over="ignore"):
+        square = dot(x, x)
+    if not math.isfinite(square):
+        return [0] * len(x), F(math.nan)
+    if square < F(2.0**-100):
+        return [0] * len(x), F(0)
+    length = F(np.sqrt(square))
+    inverse = F(F(32512) / length)
+    return [round(float(F(value * inverse))) for value in x], F(length / F(32512))
+
+
 def attention(
     query: Scalars, keys: Sequence[Scalars], values: Sequence[Scalars], scale: np.float32
 ) -> list[np.float32]:
     """One query head against the positions it may see."""
-    scores = [F(dot(query, key) * scale) for key in keys]
+    q, query_scale = integer_vector(query)
+    scores = []
+    for key in keys:
+        k, key_scale = integer_vector(key)
+        product = sum(a * b for a, b in zip(q, k, strict=True))
+        scores.append(F(F(product) * F(F(query_scale * scale) * key_scale)))
     largest = max(scores)
-    weights = [exp(F(score - largest)) for score in scores]
+    weights = [attention_weight(F(score - largest)) for score in scores]
     total = lane_sum(weights)
     return [
         F(in_order(F(w * value[d]) for w, value in zip(weights, values, strict=True)) / total)

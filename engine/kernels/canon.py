@@ -27,6 +27,12 @@ _LN2_LOW = _F(0.6931471805599453 - 0.693359375)
 _EXP_SERIES = tuple(_F(c) for c in (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1, 1))
 _EXP_LOWEST = _F(-87)  # below: exactly 0
 _EXP_HIGHEST = _F(88)  # above: exp(88)
+_WEIGHT_SERIES = tuple(_F(c) for c in (1 / 120, 1 / 24, 1 / 6, 1 / 2, 1, 1))
+_WEIGHT_LOWEST = _F(-44)  # below: exactly 0
+_LN2 = _F(math.log(2))
+_SHORT = _F(2049)  # 2^11 + 1: the upper 13 of 24 significant bits stay
+_LONGEST = _F(32512)  # of a vector as integers
+_SHORTEST_SQUARE = _F(2.0**-100)  # a shorter vector counts as zeros
 _LOG1P_SERIES = tuple(_F(2 / k) for k in (15, 13, 11, 9, 7, 5, 3, 1))
 
 
@@ -80,6 +86,26 @@ def exp(values: Floats) -> Floats:
     return np.where(np.isnan(values), values, result)
 
 
+def attention_weight(values: Floats) -> Floats:
+    """e**x for x <= 0, rounded to 13 significant bits; 0 below -44.
+
+    A Taylor polynomial of degree 5 on |r| <= ln(2)/2 is within 6e-6 of it, the rounding within 6e-5. Thirteen bits
+    times the eleven of a half fit a float, so such a product is exact.
+    """
+    bounded = np.maximum(values, _WEIGHT_LOWEST)
+    power = np.rint(bounded * _LOG2_E)
+    r = bounded - power * _LN2
+    result = np.full_like(r, _WEIGHT_SERIES[0])
+    for coefficient in _WEIGHT_SERIES[1:]:
+        result = result * r + coefficient
+    with np.errstate(invalid="ignore"):  # NaN stays NaN, whatever integer it is cast to
+        scale = ((power.astype(np.int32) + 127) << 23).view(np.float32)
+    result = result * scale
+    spread = result * _SHORT
+    result = spread - (spread - result)
+    return np.where(values < _WEIGHT_LOWEST, _F(0), result)
+
+
 def sigmoid(values: Floats) -> Floats:
     """1 / (1 + exp(-x)), as exp(-|x|) over 1 + exp(-|x|) for negative x."""
     e = exp(-np.abs(values))
@@ -117,6 +143,21 @@ def l2_norm(x: Floats, epsilon: np.float32) -> Floats:
     """x * (1 / sqrt(sum(x²) + epsilon)) along the last axis."""
     factor: Floats = _F(1) / np.sqrt(lane_sum(x * x) + epsilon)
     return x * factor[..., None]
+
+
+def integer_vectors(x: Floats) -> tuple[Floats, Floats]:
+    """Vectors x [..., n] as integers of length 32,512, held in float32, and their scales [...].
+
+    A product of two such vectors stays below 2^31 (Cauchy and Schwarz), so it is exact in any order. A vector
+    whose square is below 2^-100 becomes zeros with scale 0; one whose square is not finite zeros with scale NaN.
+    """
+    square = lane_sum(x * x)
+    length = np.sqrt(square)
+    usable = np.isfinite(square) & (square >= _SHORTEST_SQUARE)
+    inverse = np.divide(_LONGEST, length, out=np.zeros_like(length), where=usable)
+    integers = np.where(usable[..., None], np.rint(x * inverse[..., None]), _F(0))
+    scales = np.where(usable, length / _LONGEST, np.where(np.isfinite(square), _F(0), _F(np.nan)))
+    return integers, scales.astype(np.float32)
 
 
 def hadamard(x: Floats, block: int) -> Floats:

@@ -311,25 +311,19 @@ def _attend(query: Floats, keys: Floats, values: Floats, scale: np.float32) -> F
     """Attention of one kv head: query [tokens, heads, dim], keys and values [positions, dim]."""
     tokens, heads, dim = query.shape
     positions = keys.shape[0]
-    groups = -(-dim // LANES)
-    lane_keys = np.zeros((groups * LANES, positions), np.float32)
-    lane_keys[:dim] = keys.T
-    lane_keys = lane_keys.reshape(groups, LANES, positions)
-    lane_query = np.zeros((tokens, heads, groups * LANES), np.float32)
-    lane_query[..., :dim] = query
-    lane_query = lane_query.reshape(tokens, heads, groups, LANES, 1)
+    key_integers, key_scales = canon.integer_vectors(keys)
+    query_integers, query_scales = canon.integer_vectors(query)
+    columns = key_integers.T.astype(np.float64)  # sums of their products are integers below 2^53: BLAS is exact
     past = positions - tokens
     out = np.empty((tokens, heads, values.shape[1]), np.float32)
-    step = max(1, _TILE_VALUES // (heads * LANES * positions))
+    step = max(1, _TILE_VALUES // (heads * positions))
     for first in range(0, tokens, step):
         part = slice(first, min(first + step, tokens))
-        sums = np.zeros((part.stop - first, heads, LANES, positions), np.float32)
-        for group in range(groups):
-            sums += lane_keys[group] * lane_query[part, :, group]
-        scores = canon.fold_lanes(sums, 2) * scale
+        dots = (query_integers[part].astype(np.float64) @ columns).astype(np.float32)
+        scores = dots * ((query_scales[part] * scale)[..., None] * key_scales)
         future = np.arange(positions) > past + np.arange(first, part.stop)[:, None]
         scores[np.broadcast_to(future[:, None, :], scores.shape)] = -np.inf
-        weights = canon.exp(scores - np.max(scores, axis=-1, keepdims=True))
+        weights = canon.attention_weight(scores - np.max(scores, axis=-1, keepdims=True))
         for t in range(part.stop - first):
             seen = past + first + t + 1
             mixed = canon.ordered_sum(weights[t, :, :seen, None] * values[:seen], -2)

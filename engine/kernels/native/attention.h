@@ -1,115 +1,93 @@
-/* Attention of one kv head, in the contract's order: scores by lanes of the head dimension and their tree, the
- * exact maximum, lane sums of the weights, values in the order of positions.
+/* Attention of one kv head, in the contract's order: queries and keys as integer vectors, whose products are exact
+ * in any order; the exact maximum; lane sums of the weights; values in the order of positions.
  *
- * A decode step goes position by position. Many tokens go by tiles of 16 positions: with the keys of a tile
- * as [dim][16 positions], lanes are positions, and the tree over the dimension needs no shuffles. Queries are
- * taken QUERIES at a time from [dim][QUERIES], so that a score block is all multiplications and additions. */
+ * It goes by tiles of 16 positions: the keys of a tile lie as pairs of dimensions, [dim / 2][16 positions][2], so
+ * that lanes are positions, and up to QUERIES queries meet a tile at a time. */
 
-/* exp(s - max) in place, and their lane sum; the row is padded with zeros to a multiple of 16. */
-INLINE float softmax_weights(float *scores, int64_t count) {
-    float most[16], largest = scores[0];
-    int64_t whole = count / 16 * 16;
-    for (int l = 0; l < 16; l++) most[l] = largest;
-    for (int64_t j = 0; j < whole; j += 16)
-        for (int l = 0; l < 16; l++) most[l] = scores[j + l] > most[l] ? scores[j + l] : most[l];
-    for (int l = 0; l < 16; l++) largest = most[l] > largest ? most[l] : largest;
-    for (int64_t j = whole; j < count; j++) largest = scores[j] > largest ? scores[j] : largest;
-    for (int64_t j = 0; j < count; j++) scores[j] = canon_exp(scores[j] - largest);
-    return lane_total(scores, count);
+/* A vector (the square of its length is below 2^-100: zeros with scale 0; not finite: zeros with scale NaN) as
+ * integers of length 32,512; `dim` floats in `x`, zeros follow up to `width`. Returns its scale. */
+INLINE float integer_vector(const float *x, int64_t dim, int64_t width, int16_t *out) {
+    const float square = lane_dot(x, x, dim), length = sqrtf(square);
+    const int finite = square <= 3.402823466e38f, usable = finite && square >= 7.888609052e-31f;
+    const float inverse = usable ? 32512.0f / length : 0.0f;
+    for (int64_t i = 0; i < dim; i++) out[i] = usable ? (int16_t)(int32_t)((x[i] * inverse + ROUND_MAGIC) - ROUND_MAGIC) : 0;
+    for (int64_t i = dim; i < width; i++) out[i] = 0;
+    return usable ? length / 32512.0f : finite ? 0.0f : (float)NAN;
 }
 
-/* out[dim] += weights[j] * values[j][dim], j in order; values has `stride` halves a position. */
-INLINE void mix_values(const float *weights, const uint16_t *values, int64_t stride, int64_t count, int64_t dim,
-                       float *out) {
-    int64_t d = 0;
-    for (; d + 64 <= dim; d += 64) {
-        F a = f_load(out + d), b = f_load(out + d + 16), c = f_load(out + d + 32), e = f_load(out + d + 48);
-        for (int64_t j = 0; j < count; j++) {
-            const uint16_t *v = values + j * stride + d;
-            F w = f_set(weights[j]);
-            a = f_add(a, f_mul(w, f_half(v)));
-            b = f_add(b, f_mul(w, f_half(v + 16)));
-            c = f_add(c, f_mul(w, f_half(v + 32)));
-            e = f_add(e, f_mul(w, f_half(v + 48)));
-        }
-        f_store(out + d, a), f_store(out + d + 16, b), f_store(out + d + 32, c), f_store(out + d + 48, e);
-    }
-    for (; d < dim; d += 16) { /* dims are multiples of 16: the wrapper sees to it */
-        F a = f_load(out + d);
-        for (int64_t j = 0; j < count; j++)
-            a = f_add(a, f_mul(f_set(weights[j]), f_half(values + j * stride + d)));
-        f_store(out + d, a);
-    }
+/* e^x for x <= 0 or NaN, rounded to 13 significant bits: its product with a half is exact. */
+INLINE float attention_weight(float x) {
+    float b = x < -44.0f ? -44.0f : x;
+    float shifted = b * 1.4426950408889634f + ROUND_MAGIC;
+    float r = b - (shifted - ROUND_MAGIC) * 0.6931471805599453f;
+    float y = (float)(1.0 / 120);
+    y = y * r + (float)(1.0 / 24);
+    y = y * r + (float)(1.0 / 6);
+    y = y * r + 0.5f;
+    y = y * r + 1.0f;
+    y = y * r + 1.0f;
+    uint32_t bits; /* the lowest ones are the power's */
+    memcpy(&bits, &shifted, 4);
+    bits = (bits + 127) << 23;
+    float scale;
+    memcpy(&scale, &bits, 4);
+    y = y * scale;
+    float spread = y * 2049.0f;
+    y = spread - (spread - y);
+    return x < -44.0f ? 0.0f : y;
 }
 
-/* One token's heads of one kv head. Scratch: the scores of one head. */
-INLINE void attend_one(const attention_job *job, int64_t kv_head, int64_t t, float *scratch) {
-    const int64_t dim = job->query.dim, group = job->query.heads / job->kv_heads;
-    const int64_t seen = job->positions - job->query.tokens + t + 1, stride = job->kv_heads * dim;
-    const uint16_t *keys = job->keys + kv_head * dim;
-    for (int64_t g = 0; g < group; g++) {
-        const int64_t h = kv_head * group + g;
-        const float *q = job->query.data + t * job->query.token_stride + h * job->query.head_stride;
-        for (int64_t j = 0; j < seen; j++) {
-            F sum = f_set(0.0f);
-            for (int64_t i = 0; i < dim; i += 16) sum = f_add(sum, f_mul(f_load(q + i), f_half(keys + j * stride + i)));
-            scratch[j] = f_fold(sum) * job->scale;
-        }
-        float total = softmax_weights(scratch, seen);
-        float *out = job->out + (t * job->query.heads + h) * job->value_dim;
-        memset(out, 0, sizeof(float) * (size_t)job->value_dim);
-        mix_values(scratch, job->values + kv_head * job->value_dim, job->kv_heads * job->value_dim, seen,
-                   job->value_dim, out);
-        for (int64_t i = 0; i < job->value_dim; i++) out[i] = out[i] / total;
-    }
-}
-
-#ifndef OWN_COLUMNS
-/* 16 rows of 16 halves, `stride` apart, as floats out[16 * column + row]. */
-INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
-    for (int row = 0; row < 16; row++) {
-        float line[16];
-        f_store(line, f_half(rows + row * stride));
-        for (int column = 0; column < 16; column++) out[16 * column + row] = line[column];
-    }
+#ifndef OWN_TRANSPOSE
+/* 16 rows of 16 pairs, `stride` pairs apart, as out[16 * column + row]. */
+INLINE void transpose(const int16_t *rows, int64_t stride, int32_t *out) {
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < 16; column++) memcpy(out + 16 * column + row, rows + 2 * (row * stride + column), 4);
 }
 #endif
 
-/* A prefill's work on one kv head. `padded` is `queries` (tokens times heads of the group) rounded up to whole
- * blocks; SEEN(n) positions are visible to query n. */
+/* The work on one kv head; query n is head n % group of token first + n / group. SEEN(n) positions are visible to it. */
 typedef struct {
     const attention_job *job;
-    int64_t kv_head, first, past, end, group, queries, padded;
-    float *query;  /* [padded / QUERIES][dim][QUERIES] */
+    int64_t kv_head, first, past, end, group, queries;
+    int64_t padded; /* queries rounded up to whole blocks */
+    int64_t width;  /* the dimension rounded up to whole transposed squares */
+    int32_t *query; /* pairs [padded / QUERIES][width / 2][QUERIES] */
+    float *query_scales;
+    int32_t *keys; /* pairs [width / 2][16 positions] */
+    int16_t *rows; /* [16 positions][width] */
+    float *values; /* [SPAN][value_dim] */
     float *scores; /* [tiles][padded][16 positions] */
     float *most;   /* [padded][16 lanes] */
     float *totals; /* [padded][16 lanes] */
     float *mixed;  /* [padded][value_dim] */
-    float *tile;   /* keys [dim][16], later values [SPAN][value_dim] */
-} prefill;
+} attention_work;
 
 #define SEEN(p, n) ((p)->past + (p)->first + (n) / (p)->group + 1)
 
-INLINE float *scores_at(const prefill *p, int64_t position, int64_t n) {
+INLINE float *scores_at(const attention_work *p, int64_t position, int64_t n) {
     return p->scores + (position / 16 * p->padded + n) * 16;
 }
 
 /* The first query that sees `position`, rounded down to the start of its block of `block` queries. */
-INLINE int64_t first_query(const prefill *p, int64_t position, int64_t block) {
+INLINE int64_t first_query(const attention_work *p, int64_t position, int64_t block) {
     int64_t n = (position - p->past - p->first) * p->group;
     return n < 0 ? 0 : n / block * block;
 }
 
 /* Queries beyond the last are zeros. */
-static void arrange_queries(const prefill *p) {
+static void arrange_queries(const attention_work *p) {
     const head_view *view = &p->job->query;
-    memset(p->query, 0, sizeof(float) * (size_t)(p->padded * view->dim));
+    const int64_t pairs = p->width / 2;
+    LINE_ALIGNED int16_t integers[MAX_DIM + 32];
+    memset(p->query, 0, sizeof(int32_t) * (size_t)(p->padded * pairs));
     for (int64_t n = 0; n < p->queries; n++) {
         const float *in = view->data + (p->first + n / p->group) * view->token_stride +
                           (p->kv_head * p->group + n % p->group) * view->head_stride;
-        float *out = p->query + n / QUERIES * view->dim * QUERIES + n % QUERIES;
-        for (int64_t i = 0; i < view->dim; i++) out[QUERIES * i] = in[i];
+        p->query_scales[n] = integer_vector(in, view->dim, p->width, integers) * p->job->scale;
+        int32_t *out = p->query + n / QUERIES * pairs * QUERIES + n % QUERIES;
+        for (int64_t i = 0; i < pairs; i++) memcpy(out + QUERIES * i, integers + 2 * i, 4);
     }
+    for (int64_t n = p->queries; n < p->padded; n++) p->query_scales[n] = 0.0f;
 }
 
 /* Ask for rows `stride` apart: too far for the processor to guess. */
@@ -118,89 +96,84 @@ INLINE void prefetch_rows(const uint16_t *rows, int64_t stride, int64_t count, i
         for (int64_t i = 0; i < width; i += 32) prefetch(rows + j * stride + i);
 }
 
-/* Keys of 16 positions as float32 [dim][16], zeros for positions from `end` on. */
-static void load_keys(const prefill *p, int64_t position) {
+/* Keys of 16 positions as integers, zeros for positions from `end` on; their scales. */
+static void load_keys(const attention_work *p, int64_t position, float *scales) {
     const int64_t dim = p->job->query.dim, stride = p->job->kv_heads * dim, count = p->end - position;
     const uint16_t *keys = p->job->keys + position * stride + p->kv_head * dim;
+    LINE_ALIGNED float row[MAX_DIM];
     if (count > 16) prefetch_rows(keys + 16 * stride, stride, count < 32 ? count - 16 : 16, dim);
-    for (int64_t i = 0; i < dim; i += 16) {
-        if (count >= 16) {
-            f_columns(keys + i, stride, p->tile + 16 * i);
-        } else {
-            uint16_t rows[16 * 16] = {0};
-            for (int64_t j = 0; j < count; j++) memcpy(rows + 16 * j, keys + j * stride + i, 32);
-            f_columns(rows, 16, p->tile + 16 * i);
+    for (int64_t j = 0; j < 16; j++) {
+        scales[j] = 0.0f;
+        if (j >= count) {
+            memset(p->rows + j * p->width, 0, 2 * (size_t)p->width);
+            continue;
         }
+        for (int64_t i = 0; i < dim; i += 16) f_store(row + i, f_half(keys + j * stride + i));
+        scales[j] = integer_vector(row, dim, p->width, p->rows + j * p->width);
     }
+    for (int64_t i = 0; i < p->width / 2; i += 16) transpose(p->rows + 2 * i, p->width / 2, p->keys + 16 * i);
 }
 
-/* Lane l of QUERIES scores: the products of dims l, l + 16, … in order. */
-INLINE void lane_scores(const float *query, const float *keys, int64_t dim, int l, F *sums) {
+/* Scores [count][16] of `count` queries against a tile of keys. Fewer queries have more sums apart, so that one product
+ * need not wait for the one before. */
+INLINE void block_scores(int count, const int32_t *query, const float *query_scales, const int32_t *keys,
+                         const float *scales, int64_t pairs, float *scores) {
+    P sums[QUERIES];
+    const int apart = QUERIES / count;
     UNROLL
-    for (int n = 0; n < QUERIES; n++) sums[n] = f_set(0.0f);
-    for (int64_t i = l; i < dim; i += 16) {
-        F key = f_load(keys + 16 * i);
+    for (int n = 0; n < QUERIES; n++) sums[n] = p_zero();
+    for (int64_t i = 0; i < pairs; i += apart) {
         UNROLL
-        for (int n = 0; n < QUERIES; n++) sums[n] = f_add(sums[n], f_mul(f_set(query[QUERIES * i + n]), key));
+        for (int n = 0; n < QUERIES; n++)
+            sums[n] = p_dot(sums[n], keys + 16 * (i + n / count), query + QUERIES * (i + n / count) + n % count);
+    }
+    UNROLL
+    for (int n = 0; n < count; n++) {
+        A dots = p_total(sums[n]);
+        for (int k = n + count; k < QUERIES; k += count) dots = a_add(dots, p_total(sums[k]));
+        f_store(scores + 16 * n, f_mul(f_int(dots), f_mul(f_set(query_scales[n]), f_load(scales))));
     }
 }
 
-/* Scores [QUERIES][16] of a block of queries against a tile of keys; the sixteen lanes meet in a tree. */
-INLINE void block_scores(const float *query, const float *keys, int64_t dim, float scale, float *out) {
-    LINE_ALIGNED float lanes[8][16 * QUERIES];
-    for (int l = 0; l < 8; l++) {
-        F sums[QUERIES], other[QUERIES];
-        lane_scores(query, keys, dim, l, sums);
-        lane_scores(query, keys, dim, l + 8, other);
-        UNROLL
-        for (int n = 0; n < QUERIES; n++) f_store(lanes[l] + 16 * n, f_add(sums[n], other[n]));
-    }
-    for (int n = 0; n < 16 * QUERIES; n += 16) {
-        F half[4];
-        UNROLL
-        for (int l = 0; l < 4; l++) half[l] = f_add(f_load(lanes[l] + n), f_load(lanes[l + 4] + n));
-        F sum = f_add(f_add(half[0], half[2]), f_add(half[1], half[3]));
-        f_store(out + n, f_mul(sum, f_set(scale)));
-    }
-}
-
-/* A known dimension lets the loops be unrolled. */
-INLINE void tile_scores(const float *query, const float *keys, int64_t dim, float scale, float *out) {
-    if (dim == 128) block_scores(query, keys, 128, scale, out);
-    else if (dim == 256) block_scores(query, keys, 256, scale, out);
-    else block_scores(query, keys, dim, scale, out);
-}
-
-INLINE void score_prefill(const prefill *p) {
-    const int64_t dim = p->job->query.dim;
+INLINE void score_all(const attention_work *p) {
+    const int64_t pairs = p->width / 2;
+    LINE_ALIGNED float scales[16];
     for (int64_t i = 0; i < 16 * p->padded; i++) p->most[i] = -INFINITY;
     for (int64_t position = 0; position < p->end; position += 16) {
-        load_keys(p, position);
-        for (int64_t n = first_query(p, position, QUERIES); n < p->padded; n += QUERIES) {
+        load_keys(p, position, scales);
+        int64_t count;
+        for (int64_t n = first_query(p, position, QUERIES); n < p->queries; n += count) {
+            const int64_t rest = p->queries - n;
+            const int32_t *query = p->query + n / QUERIES * pairs * QUERIES + n % QUERIES;
+            const float *query_scales = p->query_scales + n;
             float *scores = scores_at(p, position, n), *most = p->most + 16 * n;
-            tile_scores(p->query + n * dim, p->tile, dim, p->job->scale, scores);
+            count = rest >= QUERIES - 1 ? QUERIES : rest > QUERIES / 4 ? QUERIES / 2 : QUERIES / 4;
+            if (count == QUERIES) block_scores(QUERIES, query, query_scales, p->keys, scales, pairs, scores);
+            else if (count == QUERIES / 2) block_scores(QUERIES / 2, query, query_scales, p->keys, scales, pairs, scores);
+            else block_scores(FEWEST, query, query_scales, p->keys, scales, pairs, scores);
             if (SEEN(p, n) < position + 16) /* the diagonal: what a query does not see weighs nothing */
-                for (int64_t k = 0; k < QUERIES; k++)
+                for (int64_t k = 0; k < count; k++)
                     for (int64_t j = 0; j < 16; j++)
                         if (position + j >= SEEN(p, n + k)) scores[16 * k + j] = -INFINITY;
-            for (int i = 0; i < 16 * QUERIES; i++) most[i] = scores[i] > most[i] ? scores[i] : most[i];
+            for (int64_t i = 0; i < 16 * count; i++) most[i] = scores[i] > most[i] ? scores[i] : most[i];
         }
     }
 }
 
-/* Weights exp(s - largest) of SPAN positions of one query from `position` on; their lane sums grow. */
-INLINE void span_weights(const prefill *p, int64_t position, int64_t n, float *weights) {
+/* Weights of SPAN positions of one query from `position` on; their lane sums grow. */
+INLINE void span_weights(const attention_work *p, int64_t position, int64_t n, float *weights) {
     const float largest = p->most[16 * n];
     const int64_t seen = SEEN(p, n) < p->end ? SEEN(p, n) : p->end;
     float *totals = p->totals + 16 * n;
     for (int64_t j = 0; j < SPAN && position + j < seen; j += 16) {
         const float *scores = scores_at(p, position + j, n);
-        for (int l = 0; l < 16; l++) weights[j + l] = canon_exp(scores[l] - largest);
+        for (int l = 0; l < 16; l++) weights[j + l] = attention_weight(scores[l] - largest);
         f_store(totals, f_add(f_load(totals), f_load(weights + j)));
     }
 }
 
-/* mixed[row][dim] += weights[row][j] * values[j][dim], j in order, for `rows` queries. */
+/* mixed[row][dim] += weights[row][j] * values[j][dim], j in order, for `rows` queries. Every product is exact, so a
+ * fused addition gives what two roundings would. */
 INLINE void mix_rows(int rows, int vectors, const float *weights, const float *values, int64_t count, int64_t dim,
                      int64_t d, float *mixed) {
     F sums[MIXED_ROWS][MIXED_VECTORS];
@@ -216,7 +189,7 @@ INLINE void mix_rows(int rows, int vectors, const float *weights, const float *v
         for (int n = 0; n < rows; n++) {
             F weight = f_set(weights[n * SPAN + j]);
             UNROLL
-            for (int v = 0; v < vectors; v++) sums[n][v] = f_add(sums[n][v], f_mul(weight, value[v]));
+            for (int v = 0; v < vectors; v++) sums[n][v] = f_add_exact(sums[n][v], weight, value[v]);
         }
     }
     UNROLL
@@ -232,52 +205,59 @@ INLINE void mix_block(int rows, const float *weights, const float *values, int64
     for (; d < dim; d += 16) mix_rows(rows, 1, weights, values, count, dim, d, mixed);
 }
 
-INLINE void mix_prefill(const prefill *p) {
+INLINE void mix_all(const attention_work *p) {
     const int64_t dim = p->job->value_dim, stride = p->job->kv_heads * dim;
     for (int64_t position = 0; position < p->end; position += SPAN) {
         const uint16_t *values = p->job->values + position * stride + p->kv_head * dim;
         const int64_t count = p->end - position;
         if (count > SPAN) prefetch_rows(values + SPAN * stride, stride, count < 2 * SPAN ? count - SPAN : SPAN, dim);
         for (int64_t j = 0; j < SPAN && j < count; j++)
-            for (int64_t i = 0; i < dim; i += 16) f_store(p->tile + j * dim + i, f_half(values + j * stride + i));
+            for (int64_t i = 0; i < dim; i += 16) f_store(p->values + j * dim + i, f_half(values + j * stride + i));
         for (int64_t n = first_query(p, position, MIXED_ROWS); n < p->queries; n += MIXED_ROWS) {
             LINE_ALIGNED float weights[MIXED_ROWS * SPAN];
+            const int64_t rows = p->queries - n < MIXED_ROWS ? p->queries - n : MIXED_ROWS;
             float *mixed = p->mixed + n * dim;
-            for (int k = 0; k < MIXED_ROWS; k++) span_weights(p, position, n + k, weights + k * SPAN);
-            if (SEEN(p, n) >= position + SPAN)
-                mix_block(MIXED_ROWS, weights, p->tile, SPAN, dim, mixed);
+            for (int64_t k = 0; k < rows; k++) span_weights(p, position, n + k, weights + k * SPAN);
+            if (SEEN(p, n) >= position + SPAN && rows == MIXED_ROWS)
+                mix_block(MIXED_ROWS, weights, p->values, SPAN, dim, mixed);
+            else if (SEEN(p, n) == SEEN(p, n + 1) && rows == 2) /* the heads of one token */
+                mix_block(2, weights, p->values, SEEN(p, n) - position < SPAN ? SEEN(p, n) - position : SPAN, dim, mixed);
             else /* each to the last position that it sees */
-                for (int64_t k = 0; k < MIXED_ROWS && n + k < p->queries; k++) {
-                    int64_t count = SEEN(p, n + k) - position;
-                    mix_block(1, weights + k * SPAN, p->tile, count < SPAN ? count : SPAN, dim, mixed + k * dim);
+                for (int64_t k = 0; k < rows; k++) {
+                    int64_t seen = SEEN(p, n + k) - position;
+                    mix_block(1, weights + k * SPAN, p->values, seen < SPAN ? seen : SPAN, dim, mixed + k * dim);
                 }
         }
     }
 }
 
 /* Tokens first .. last - 1 of one kv head. */
-INLINE void attend_many(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {
-    const int64_t dim = job->query.dim, vdim = job->value_dim;
-    prefill p;
+static void attention(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {
+    const int64_t vdim = job->value_dim;
+    attention_work p;
     p.job = job, p.kv_head = kv_head, p.first = first;
     p.past = job->positions - job->query.tokens, p.end = p.past + last;
     p.group = job->query.heads / job->kv_heads;
     p.queries = (last - first) * p.group;
-    p.padded = (p.queries + PADDED_QUERIES - 1) / PADDED_QUERIES * PADDED_QUERIES;
-    p.tile = scratch;
-    p.query = p.tile + SPAN * (dim > vdim ? dim : vdim);
-    p.mixed = p.query + p.padded * dim;
+    p.padded = (p.queries + QUERIES - 1) / QUERIES * QUERIES;
+    p.width = (job->query.dim + 31) / 32 * 32;
+    p.keys = (int32_t *)scratch;
+    p.rows = (int16_t *)(p.keys + 8 * p.width);
+    p.query = (int32_t *)(p.rows + 16 * p.width);
+    p.values = (float *)(p.query + p.padded * p.width / 2);
+    p.query_scales = p.values + SPAN * vdim;
+    p.mixed = p.query_scales + (p.padded + 15) / 16 * 16;
     p.most = p.mixed + p.padded * vdim;
     p.totals = p.most + 16 * p.padded;
     p.scores = p.totals + 16 * p.padded;
     memset(p.mixed, 0, sizeof(float) * (size_t)(p.padded * vdim));
     memset(p.totals, 0, sizeof(float) * (size_t)(p.padded * 16));
     arrange_queries(&p);
-    score_prefill(&p);
-    for (int64_t n = 0; n < p.padded; n++)
+    score_all(&p);
+    for (int64_t n = 0; n < p.queries; n++)
         for (int l = 1; l < 16; l++)
             if (p.most[16 * n + l] > p.most[16 * n]) p.most[16 * n] = p.most[16 * n + l];
-    mix_prefill(&p);
+    mix_all(&p);
     for (int64_t n = 0; n < p.queries; n++) {
         const float total = f_fold(f_load(p.totals + 16 * n));
         float *out = job->out + ((first + n / p.group) * job->query.heads + kv_head * p.group + n % p.group) * vdim;
@@ -285,10 +265,3 @@ INLINE void attend_many(const attention_job *job, int64_t kv_head, int64_t first
     }
 }
 #undef SEEN
-
-static void attention(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {
-    if (last - first < MANY_TOKENS)
-        for (int64_t t = first; t < last; t++) attend_one(job, kv_head, t, scratch);
-    else
-        attend_many(job, kv_head, first, last, scratch);
-}

@@ -133,8 +133,8 @@ int levels_agree(const level *a, const level *b);
 /* How many tokens of `tokens` share a tile of activations at this level. */
 int tile_tokens(const level *l, int64_t tokens);
 
-/* From MANY_TOKENS on, attention goes by SPAN positions and PADDED_QUERIES queries, see attention.h. */
-enum { MANY_TOKENS = 4, SPAN = 32, PADDED_QUERIES = 8 };
+/* Attention mixes the values of SPAN positions at a time, and scores up to MOST_QUERIES queries, see attention.h. */
+enum { SPAN = 32, MOST_QUERIES = 8 };
 /* Floats of scratch that one attention call of up to `tokens` tokens needs. */
 int64_t attention_scratch(const attention_job *job, int64_t tokens);
 

@@ -2,8 +2,9 @@
 typedef struct { __m256i a, b; } V; /* rows 0..7, rows 8..15 */
 typedef struct { __m256i a, b; } A;
 typedef struct { __m256 a, b; } F;
+typedef A P;
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, MIXED_ROWS = 4, MIXED_VECTORS = 1 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, FEWEST = 1, MIXED_ROWS = 4, MIXED_VECTORS = 1 };
 
 INLINE V v_load(const uint8_t *p) {
     V r = {_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
@@ -79,6 +80,23 @@ INLINE A a_total(A x, int largest) {
     return largest <= 15 ? r : x;
 #endif
 }
+INLINE P p_zero(void) { return a_zero(); }
+INLINE __m256i pair_dot(__m256i sum, __m256i x, __m256i y) {
+#if AVX_VNNI && defined(__GNUC__)
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
+    return sum;
+#elif AVX_VNNI
+    return _mm256_dpwssd_avx_epi32(sum, x, y);
+#else
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
+#endif
+}
+INLINE P p_dot(P s, const int32_t *pairs, const int32_t *pair) {
+    const __m256i y = _mm256_set1_epi32(*pair), *x = (const __m256i *)pairs;
+    P r = {pair_dot(s.a, _mm256_loadu_si256(x), y), pair_dot(s.b, _mm256_loadu_si256(x + 1), y)};
+    return r;
+}
+INLINE A p_total(P x) { return x; }
 INLINE A a_add(A x, A y) {
     A r = {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
     return r;
@@ -116,16 +134,20 @@ INLINE F f_mul(F x, F y) {
     F r = {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
     return r;
 }
+INLINE F f_add_exact(F x, F y, F z) {
+    F r = {_mm256_fmadd_ps(y.a, z.a, x.a), _mm256_fmadd_ps(y.b, z.b, x.b)};
+    return r;
+}
 INLINE F f_half(const uint16_t *p) {
     F r = {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
     return r;
 }
-#define OWN_COLUMNS 1 /* of attention.h */
+#define OWN_TRANSPOSE 1 /* of attention.h */
 /* Eight rows and eight columns. */
-INLINE void f_eight_columns(const uint16_t *rows, int64_t stride, float *out) {
+INLINE void transpose_eight(const int16_t *rows, int64_t stride, int32_t *out) {
     __m256 a[8], b[8];
     UNROLL
-    for (int i = 0; i < 8; i++) a[i] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(rows + i * stride)));
+    for (int i = 0; i < 8; i++) a[i] = _mm256_loadu_ps((const float *)(rows + 2 * i * stride));
     UNROLL
     for (int i = 0; i < 8; i += 2) {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
@@ -139,14 +161,14 @@ INLINE void f_eight_columns(const uint16_t *rows, int64_t stride, float *out) {
         }
     UNROLL
     for (int c = 0; c < 4; c++) {
-        _mm256_storeu_ps(out + 16 * c, _mm256_permute2f128_ps(a[c], a[c + 4], 0x20));
-        _mm256_storeu_ps(out + 16 * (c + 4), _mm256_permute2f128_ps(a[c], a[c + 4], 0x31));
+        _mm256_storeu_ps((float *)(out + 16 * c), _mm256_permute2f128_ps(a[c], a[c + 4], 0x20));
+        _mm256_storeu_ps((float *)(out + 16 * (c + 4)), _mm256_permute2f128_ps(a[c], a[c + 4], 0x31));
     }
 }
-INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
+INLINE void transpose(const int16_t *rows, int64_t stride, int32_t *out) {
     for (int row = 0; row < 16; row += 8)
         for (int column = 0; column < 16; column += 8)
-            f_eight_columns(rows + row * stride + column, stride, out + 16 * column + row);
+            transpose_eight(rows + 2 * (row * stride + column), stride, out + 16 * column + row);
 }
 INLINE F f_bfloat(const void *p) {
     const __m128i *halves = (const __m128i *)p;

@@ -2,8 +2,9 @@
 typedef __m512i V;
 typedef __m512i A;
 typedef __m512 F;
+typedef A P;
 
-enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4, QUERIES = 8, MIXED_ROWS = 4, MIXED_VECTORS = 4 };
+enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4, QUERIES = 8, FEWEST = 2, MIXED_ROWS = 4, MIXED_VECTORS = 4 };
 
 INLINE V v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 INLINE void v_store(uint8_t *p, V a) { _mm512_storeu_si512(p, a); }
@@ -54,6 +55,19 @@ INLINE A a_total(A a, int largest) {
     return largest <= 15 ? _mm512_madd_epi16(a, _mm512_set1_epi16(1)) : a;
 #endif
 }
+INLINE P p_zero(void) { return a_zero(); }
+INLINE P p_dot(P a, const int32_t *pairs, const int32_t *pair) {
+    V x = v_load((const uint8_t *)pairs);
+#if AVX512_VNNI && defined(__GNUC__)
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(a) : "v"(x), "m"(*pair));
+    return a;
+#elif AVX512_VNNI
+    return _mm512_dpwssd_epi32(a, x, _mm512_set1_epi32(*pair));
+#else
+    return _mm512_add_epi32(a, _mm512_madd_epi16(x, _mm512_set1_epi32(*pair)));
+#endif
+}
+INLINE A p_total(P a) { return a; }
 INLINE A a_add(A a, A b) { return _mm512_add_epi32(a, b); }
 INLINE A a_scale(A a, int shift) { return _mm512_slli_epi32(a, (unsigned)shift); }
 INLINE A a_minus(A a, int32_t b) { return _mm512_sub_epi32(a, _mm512_set1_epi32(b)); }
@@ -63,12 +77,13 @@ INLINE F f_load(const float *p) { return _mm512_loadu_ps(p); }
 INLINE void f_store(float *p, F a) { _mm512_storeu_ps(p, a); }
 INLINE F f_add(F a, F b) { return _mm512_add_ps(a, b); }
 INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
+INLINE F f_add_exact(F a, F b, F c) { return _mm512_fmadd_ps(b, c, a); }
 INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-#define OWN_COLUMNS 1 /* of attention.h */
-INLINE void f_columns(const uint16_t *rows, int64_t stride, float *out) {
+#define OWN_TRANSPOSE 1 /* of attention.h */
+INLINE void transpose(const int16_t *rows, int64_t stride, int32_t *out) {
     __m512 a[16], b[16];
     UNROLL
-    for (int i = 0; i < 16; i++) a[i] = f_half(rows + i * stride);
+    for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(rows + 2 * i * stride);
     UNROLL
     for (int i = 0; i < 16; i += 2) { /* columns 4 k of rows i, i + 1, …: pairs, then quads within 128 bits */
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);

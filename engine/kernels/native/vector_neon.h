@@ -5,8 +5,9 @@
 typedef struct { uint8x16_t v[4]; } V; /* rows 0..3, 4..7, 8..11, 12..15 */
 typedef struct { int32x4_t v[4]; } A;
 typedef struct { float32x4_t v[4]; } F;
+typedef struct { int32x4_t v[8]; } P; /* both products of a pair apart */
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, MIXED_ROWS = 2, MIXED_VECTORS = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 2, FEWEST = 1, MIXED_ROWS = 2, MIXED_VECTORS = 2 };
 
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 
@@ -49,6 +50,17 @@ INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
     return a;
 }
 INLINE A a_total(A a, int largest) { (void)largest; return a; }
+INLINE P p_zero(void) { P r; EACH(i, 8) r.v[i] = vdupq_n_s32(0); return r; }
+INLINE P p_dot(P a, const int32_t *pairs, const int32_t *pair) {
+    const int16x8_t y = vreinterpretq_s16_s32(vdupq_n_s32(*pair));
+    EACH(i, 4) {
+        const int16x8_t x = vreinterpretq_s16_s32(vld1q_s32(pairs + 4 * i));
+        a.v[2 * i] = vmlal_s16(a.v[2 * i], vget_low_s16(x), vget_low_s16(y));
+        a.v[2 * i + 1] = vmlal_high_s16(a.v[2 * i + 1], x, y);
+    }
+    return a;
+}
+INLINE A p_total(P a) { A r; EACH(i, 4) r.v[i] = vpaddq_s32(a.v[2 * i], a.v[2 * i + 1]); return r; }
 INLINE A a_add(A a, A b) { EACH(i, 4) a.v[i] = vaddq_s32(a.v[i], b.v[i]); return a; }
 INLINE A a_scale(A a, int shift) { EACH(i, 4) a.v[i] = vshlq_s32(a.v[i], vdupq_n_s32(shift)); return a; }
 INLINE A a_minus(A a, int32_t b) { EACH(i, 4) a.v[i] = vsubq_s32(a.v[i], vdupq_n_s32(b)); return a; }
@@ -58,6 +70,7 @@ INLINE F f_load(const float *p) { F r; EACH(i, 4) r.v[i] = vld1q_f32(p + 4 * i);
 INLINE void f_store(float *p, F a) { EACH(i, 4) vst1q_f32(p + 4 * i, a.v[i]); }
 INLINE F f_add(F a, F b) { EACH(i, 4) a.v[i] = vaddq_f32(a.v[i], b.v[i]); return a; }
 INLINE F f_mul(F a, F b) { EACH(i, 4) a.v[i] = vmulq_f32(a.v[i], b.v[i]); return a; }
+INLINE F f_add_exact(F a, F b, F c) { EACH(i, 4) a.v[i] = vfmaq_f32(a.v[i], b.v[i], c.v[i]); return a; }
 INLINE F f_half(const uint16_t *p) {
     F r;
     EACH(i, 4) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));

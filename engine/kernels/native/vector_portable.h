@@ -7,8 +7,9 @@
 typedef struct { uint8_t v[64]; } V;
 typedef struct { int32_t v[16]; } A;
 typedef struct { float v[16]; } F;
+typedef A P; /* what p_dot adds up */
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, MIXED_ROWS = 2, MIXED_VECTORS = 1 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, FEWEST = 1, MIXED_ROWS = 2, MIXED_VECTORS = 1 };
 
 /* Plain C is a fifth slower so at one token, but compiles in a quarter of the time and space. */
 #define TYPES_SHARE_CODE 1
@@ -38,6 +39,16 @@ INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
 }
 /* The int32 sums of what a_dot added up over one block. */
 INLINE A a_total(A a, int largest) { (void)largest; return a; }
+/* 16 pairs of 16-bit integers times one pair, in the order of the pairs; a sum stays below 2^31. */
+INLINE P p_zero(void) { return a_zero(); }
+INLINE P p_dot(P a, const int32_t *pairs, const int32_t *pair) {
+    int16_t x[32], y[2];
+    memcpy(x, pairs, 64);
+    memcpy(y, pair, 4);
+    EACH(i, 16) a.v[i] += x[2 * i] * y[0] + x[2 * i + 1] * y[1];
+    return a;
+}
+INLINE A p_total(P a) { return a; }
 INLINE A a_add(A a, A b) { EACH(i, 16) a.v[i] += b.v[i]; return a; }
 INLINE A a_scale(A a, int shift) { EACH(i, 16) a.v[i] = (int32_t)((uint32_t)a.v[i] << shift); return a; }
 INLINE A a_minus(A a, int32_t b) { EACH(i, 16) a.v[i] -= b; return a; }
@@ -47,6 +58,8 @@ INLINE F f_load(const float *p) { F r; memcpy(r.v, p, 64); return r; }
 INLINE void f_store(float *p, F a) { memcpy(p, a.v, 64); }
 INLINE F f_add(F a, F b) { EACH(i, 16) a.v[i] += b.v[i]; return a; }
 INLINE F f_mul(F a, F b) { EACH(i, 16) a.v[i] *= b.v[i]; return a; }
+/* a + b c, where b c is exact: fused or not, it is one. */
+INLINE F f_add_exact(F a, F b, F c) { return f_add(a, f_mul(b, c)); }
 INLINE float half_to_float(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, fraction = h & 1023, bits;
     float value;
