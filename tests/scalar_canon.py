@@ -144,24 +144,18 @@ def packed_dot(
     return in_order(terms)
 
 
-def short(x: np.float32) -> np.float32:
-    """The nearest float of 13 significant bits."""
-    spread = F(x * F(2049))
-    return F(spread - F(spread - x))
-
-
 def attention_weight(x: np.float32) -> np.float32:
-    """e^x for x <= 0: one-part reduction by ln 2, a polynomial of degree 5, 13 bits."""
+    """e^x for x <= 0: one-part reduction by ln 2, a polynomial of degree 4, a multiple of 2^-12, 2^n."""
     if math.isnan(x):
         return x
     if x < F(-44):
         return F(0)
     n = F(round(float(F(x * F(1.44269504)))))
     r = F(x - F(n * F(0.69314718)))
-    result = F(1 / 120)
-    for divisor in (24, 6, 2, 1, 1):
-        result = F(F(result * r) + F(1 / divisor))
-    return short(F(result * F(2.0 ** int(n))))
+    result = F(0.041875646)
+    for coefficient in (0.16792142, 0.4999937, 0.9999623, 1.0):
+        result = F(F(result * r) + F(coefficient))
+    return F(F(round(float(result) * 4096) / 4096) * F(2.0 ** int(n)))
 
 
 def integer_vector(x: Scalars) -> tuple[list[int], np.float32]:

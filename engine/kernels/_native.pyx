@@ -592,7 +592,7 @@ cdef class Backend:
         shape[0], shape[1], shape[2] = tokens, turn_query.view.heads, job.value_dim
         out = new_array(3, shape, cnp.NPY_FLOAT32, 4)
         work.at, job.query, job.out = self.at, view_heads(turned, "query"), <float *>cnp.PyArray_DATA(out)
-        work.step = max(1, min(64, tokens))
+        work.step = max(1, min(128, tokens))
         work.chunks = (tokens + work.step - 1) // work.step
         work.scratch_size = attention_scratch(job, work.step)
         with nogil:

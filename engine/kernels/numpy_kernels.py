@@ -1,4 +1,4 @@
-"""The NumPy backend: every operation of a graph as `canon-1` defines it, split over a few threads.
+"""The NumPy backend: every operation of a graph as `canon-2` defines it, split over a few threads.
 
 Multiplications read expanded float32 weights. Expanding costs more than multiplying, so the backend keeps
 what it expanded as long as the memory that its owner granted lasts, and expands the rest anew each time.

@@ -24,8 +24,8 @@ def test_record() -> None:
     assert record["cpu"]["scalar"] is True
     assert [name for name, backend in record["backends"].items() if backend["available"]] == ["cpu"]
     assert record["supported_contracts"] == [
-        *("llama:canon-1/8", "llama:canon-1/16", "qwen3:canon-1/8", "qwen3:canon-1/16"),
-        *("qwen35:canon-1/8", "qwen35:canon-1/16"),
+        *("llama:canon-2/8", "llama:canon-2/16", "qwen3:canon-2/8", "qwen3:canon-2/16"),
+        *("qwen35:canon-2/8", "qwen35:canon-2/16"),
     ]
     assert record["qualification"] == "unqualified"
     kernels = record["kernels"]

@@ -42,10 +42,10 @@ def test_identity_names_bytes_graph_and_arithmetic(tiny: Model) -> None:
     identity = tiny.identity
     assert (identity.sha256, identity.nbytes) == (pin.sha256, pin.nbytes)
     assert (identity.architecture, identity.name) == ("qwen35", "tiny-qwen35-pq2_0-had")
-    assert identity.contract == "qwen35:canon-1/8"
-    assert tiny.decoder.identity == str(identity) == f"{pin.sha256}:qwen35:canon-1/8"
+    assert identity.contract == "qwen35:canon-2/8"
+    assert tiny.decoder.identity == str(identity) == f"{pin.sha256}:qwen35:canon-2/8"
     other = load(model_path("tiny-qwen35-pq2_0-had"), threads=1)
-    assert other.identity.contract == "qwen35:canon-1/16"
+    assert other.identity.contract == "qwen35:canon-2/16"
 
 
 def test_a_loaded_model_computes_what_its_file_means(tiny: Model) -> None:

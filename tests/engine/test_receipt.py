@@ -28,7 +28,7 @@ def document() -> dict[str, Any]:
             "model": {
                 "sha256": "ab" * 32,
                 "bytes": 919136,
-                "contract": "qwen35:canon-1/16",
+                "contract": "qwen35:canon-2/16",
                 "context": 2048,
             },
             "prompt": {
@@ -73,7 +73,7 @@ def saved(content: bytes, folder: Path) -> Path:
 def test_comes_back(tmp_path: Path) -> None:
     """What is read is what was written, in every part."""
     receipt = read_receipt(saved(json.dumps(document()).encode(), tmp_path))
-    assert (receipt.model.contract, receipt.model.bytes) == ("qwen35:canon-1/16", 919136)
+    assert (receipt.model.contract, receipt.model.bytes) == ("qwen35:canon-2/16", 919136)
     assert (receipt.prompt.input_mode, receipt.prompt.tokens) == ("text", 2)
     assert (receipt.settings.stop_tokens, receipt.settings.sampling["seed"]) == ((1021, 7), 2**64 - 1)
     assert (receipt.output.steps, receipt.output.stop_token) == ("0123456789abcdef", 1021)

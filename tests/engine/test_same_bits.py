@@ -1,4 +1,4 @@
-"""The promise of `canon-1`: whatever the blocks, batches, threads, checkpoints or memory, the same bytes.
+"""The promise of `canon-2`: whatever the blocks, batches, threads, checkpoints or memory, the same bytes.
 
 Every case is compared with one evaluation of the whole sequence on one thread of the first backend: the
 logits of all positions, and every array of the state afterwards.

@@ -75,7 +75,7 @@ def test_the_receipt_is_of_the_run() -> None:
     runtime = fresh(decoder_of("qwen35"))
     witness = Witness(GreedySampler())
     completion = runtime.generate_sampled(PROMPT, OPTIONS, witness)
-    model, by = ModelUsed("ab" * 32, 5, "qwen35:canon-1/16", 40), ComputedBy("1", "numpy", 1)
+    model, by = ModelUsed("ab" * 32, 5, "qwen35:canon-2/16", 40), ComputedBy("1", "numpy", 1)
     receipt = witness.receipt(model, by, EXACT_IDS, PROMPT, OPTIONS, completion)
     _, logits = answer(fresh(decoder_of("qwen35")), options=OPTIONS)
     assert (receipt.model, receipt.computed_by) == (model, by)

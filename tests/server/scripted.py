@@ -68,7 +68,7 @@ class ScriptedBackend:
             12345,
             "scripted",
             "Scripted",
-            "scripted:canon-1/16",
+            "scripted:canon-2/16",
             self.context,
             VOCABULARY,
             self.template,

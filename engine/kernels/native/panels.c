@@ -82,7 +82,7 @@ void select_row(const packed_matrix *m, int64_t row, float *out) {
 
 int64_t attention_scratch(const attention_job *job, int64_t tokens) {
     const int64_t positions = (job->positions + 15) / 16 * 16, vdim = job->value_dim;
-    const int64_t width = (job->query.dim + 31) / 32 * 32;
+    const int64_t pairs = (job->query.dim + 31) / 32 * 16;
     const int64_t padded = tokens * (job->query.heads / job->kv_heads) + MOST_QUERIES;
-    return 16 * width + SPAN * vdim + padded * (width / 2 + 1 + vdim + 32 + positions) + 16;
+    return 32 * pairs + SPAN * vdim + padded * (pairs + 1 + vdim + 32 + positions) + 16;
 }

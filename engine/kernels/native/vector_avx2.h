@@ -144,10 +144,10 @@ INLINE F f_half(const uint16_t *p) {
 }
 #define OWN_TRANSPOSE 1 /* of attention.h */
 /* Eight rows and eight columns. */
-INLINE void transpose_eight(const int16_t *rows, int64_t stride, int32_t *out) {
+INLINE void transpose_eight(const float *rows, int64_t stride, float *out) {
     __m256 a[8], b[8];
     UNROLL
-    for (int i = 0; i < 8; i++) a[i] = _mm256_loadu_ps((const float *)(rows + 2 * i * stride));
+    for (int i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(rows + i * stride);
     UNROLL
     for (int i = 0; i < 8; i += 2) {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
@@ -161,14 +161,14 @@ INLINE void transpose_eight(const int16_t *rows, int64_t stride, int32_t *out) {
         }
     UNROLL
     for (int c = 0; c < 4; c++) {
-        _mm256_storeu_ps((float *)(out + 16 * c), _mm256_permute2f128_ps(a[c], a[c + 4], 0x20));
-        _mm256_storeu_ps((float *)(out + 16 * (c + 4)), _mm256_permute2f128_ps(a[c], a[c + 4], 0x31));
+        _mm256_storeu_ps(out + 16 * c, _mm256_permute2f128_ps(a[c], a[c + 4], 0x20));
+        _mm256_storeu_ps(out + 16 * (c + 4), _mm256_permute2f128_ps(a[c], a[c + 4], 0x31));
     }
 }
-INLINE void transpose(const int16_t *rows, int64_t stride, int32_t *out) {
+INLINE void transpose(const void *rows, int64_t stride, void *columns) {
     for (int row = 0; row < 16; row += 8)
         for (int column = 0; column < 16; column += 8)
-            transpose_eight(rows + 2 * (row * stride + column), stride, out + 16 * column + row);
+            transpose_eight((const float *)rows + row * stride + column, stride, (float *)columns + 16 * column + row);
 }
 INLINE F f_bfloat(const void *p) {
     const __m128i *halves = (const __m128i *)p;
@@ -179,6 +179,14 @@ INLINE F f_bfloat(const void *p) {
 INLINE void f_to_half(uint16_t *p, F x) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE A f_round(F x) {
+    A r = {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
+    return r;
+}
+INLINE void a_store_pairs(int32_t *p, A low, A high) {
+    _mm256_storeu_si256((__m256i *)p, _mm256_blend_epi16(low.a, _mm256_slli_epi32(high.a, 16), 0xaa));
+    _mm256_storeu_si256((__m256i *)(p + 8), _mm256_blend_epi16(low.b, _mm256_slli_epi32(high.b, 16), 0xaa));
 }
 INLINE float f_fold(F x) {
     __m256 eight = _mm256_add_ps(x.a, x.b);

@@ -80,10 +80,12 @@ INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
 INLINE F f_add_exact(F a, F b, F c) { return _mm512_fmadd_ps(b, c, a); }
 INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 #define OWN_TRANSPOSE 1 /* of attention.h */
-INLINE void transpose(const int16_t *rows, int64_t stride, int32_t *out) {
+INLINE void transpose(const void *rows, int64_t stride, void *columns) {
+    const float *in = rows;
+    float *out = columns;
     __m512 a[16], b[16];
     UNROLL
-    for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(rows + 2 * i * stride);
+    for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(in + i * stride);
     UNROLL
     for (int i = 0; i < 16; i += 2) { /* columns 4 k of rows i, i + 1, …: pairs, then quads within 128 bits */
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
@@ -112,6 +114,10 @@ INLINE F f_bfloat(const void *p) {
 }
 INLINE void f_to_half(uint16_t *p, F a) {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE A f_round(F a) { return _mm512_cvtps_epi32(a); }
+INLINE void a_store_pairs(int32_t *p, A low, A high) {
+    _mm512_storeu_si512(p, _mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_slli_epi32(high, 16)));
 }
 INLINE float f_fold(F a) {
     __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a),

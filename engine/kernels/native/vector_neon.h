@@ -87,6 +87,8 @@ INLINE F f_bfloat(const void *p) {
 INLINE void f_to_half(uint16_t *p, F a) {
     EACH(i, 4) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.v[i])));
 }
+INLINE A f_round(F a) { A r; EACH(i, 4) r.v[i] = vcvtnq_s32_f32(a.v[i]); return r; }
+INLINE void a_store_pairs(int32_t *p, A low, A high) { EACH(i, 4) vst1q_s32(p + 4 * i, vsliq_n_s32(low.v[i], high.v[i], 16)); }
 INLINE float f_fold(F a) {
     float32x4_t four = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
     float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));

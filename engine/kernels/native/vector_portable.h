@@ -86,6 +86,19 @@ INLINE F f_bfloat(const void *p) {
     return r;
 }
 INLINE void f_to_half(uint16_t *p, F a) { EACH(i, 16) p[i] = float_to_half(a.v[i]); }
+/* The nearest integers, ties to even; of NaN any. */
+INLINE A f_round(F a) {
+    A r;
+    EACH(i, 16) r.v[i] = a.v[i] == a.v[i] ? (int32_t)((a.v[i] + 12582912.0f) - 12582912.0f) : 0;
+    return r;
+}
+/* 16 pairs of 16-bit integers */
+INLINE void a_store_pairs(int32_t *p, A low, A high) {
+    EACH(i, 16) {
+        int16_t pair[2] = {(int16_t)low.v[i], (int16_t)high.v[i]};
+        memcpy(p + i, pair, 4);
+    }
+}
 INLINE float f_fold(F a) {
     for (int half = 8; half; half /= 2) EACH(i, half) a.v[i] += a.v[i + half];
     return a.v[0];

@@ -80,7 +80,7 @@ def test_accounting(run: Run) -> None:
     assert list(timings) == ["load_seconds", "prefill_seconds", "decode_seconds"]
     assert model.pop("huge_page_bytes") is None or sys.platform == "linux"
     assert model == {
-        "identity": f"{pin[5]}:qwen35:canon-1/8",
+        "identity": f"{pin[5]}:qwen35:canon-2/8",
         "sha256": pin[5],
         "bytes": int(pin[3]),
         "architecture": "qwen35",

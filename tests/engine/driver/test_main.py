@@ -110,7 +110,7 @@ def streaming(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes
 
 def test_deadline() -> None:
     """A generation that takes longer than its time, its reader's included, fails without a record."""
-    with streaming("--timeout-seconds", "1") as (process, out, err):
+    with streaming("--timeout-seconds", "1", "--kernel", "numpy") as (process, out, err):
         time.sleep(1.2)
         tokens, message = out.read(), err.read()
     assert process.returncode == 8

@@ -53,7 +53,7 @@ def test_the_receipt_says_what_ran(run: Run, tmp_path: Path) -> None:
     assert content["model"] == {
         "sha256": pinned(TRAINED)[5],
         "bytes": TRAINED.stat().st_size,
-        "contract": "qwen35:canon-1/16",
+        "contract": "qwen35:canon-2/16",
         "context": 2048,
     }
     assert content["prompt"] == {
@@ -122,7 +122,7 @@ def test_eight_bits_stay_eight(run: Run, tmp_path: Path) -> None:
     """The activation bits are the receipt's."""
     path = tmp_path / "r.json"
     make(run, path, *DRAWN, "--activation-bits", "8")
-    assert json.loads(path.read_text())["model"]["contract"] == "qwen35:canon-1/8"
+    assert json.loads(path.read_text())["model"]["contract"] == "qwen35:canon-2/8"
     (record,) = replay(run, path).records
     assert (record["agrees"], record["model"]["activation_bits"]) == (True, 8)
 
@@ -210,7 +210,7 @@ def test_another_model_is_refused(receipt: Path, run: Run) -> None:
 
 def test_another_contract_is_refused(receipt: Path, run: Run) -> None:
     """An arithmetic or graph that this program would not use for the model is named."""
-    for contract in ("qwen35:canon-2/16", "llama:canon-1/16", "qwen35:canon-1/4"):
+    for contract in ("qwen35:canon-1/16", "llama:canon-2/16", "qwen35:canon-2/4"):
         changed(receipt, "model", contract=contract)
         result = replay(run, receipt)
         assert (result.code, contract in result.error) == (2, True)

@@ -19,7 +19,7 @@ READY: dict[str, Any] = {
     "protocol": "bonsai-swift-worker-v1",
     "model_sha256": SHA256,
     "model_bytes": 7206168928,
-    "identity": f"{SHA256}:qwen35:canon-1/16",
+    "identity": f"{SHA256}:qwen35:canon-2/16",
     "kernels": "portable",
     "row_workers": 1,
     "vocabulary_size": 248320,
@@ -259,7 +259,7 @@ def test_no_ready_record_of_this_protocol(change: dict[str, Any]) -> None:
     "change",
     [
         {"model_sha256": "0" * 64},
-        {"identity": f"{'0' * 64}:qwen35:canon-1/16"},
+        {"identity": f"{'0' * 64}:qwen35:canon-2/16"},
         {"vocabulary_size": 248_319},
         {"context": 4096},
         {"sampling": READY["sampling"] | {"seed": 2}},

@@ -61,7 +61,7 @@ def test_ready(worker: Worker) -> None:
         "protocol": "bonsai-swift-worker-v1",
         "model_sha256": SHA256,
         "model_bytes": 919_136,
-        "identity": f"{SHA256}:qwen35:canon-1/16",
+        "identity": f"{SHA256}:qwen35:canon-2/16",
         "vocabulary_size": 1024,
         "context": 2048,
         "chat_template": "chatml-think",
