@@ -114,62 +114,84 @@ INLINE void panel_many(const packed_type type, int parts, const panel_view *v, c
     }
 }
 
-INLINE A chain_total(const A *chains, int largest) {
-    A total = a_total(chains[0], largest);
-    UNROLL
-    for (int c = 1; c < CHAINS; c++) total = a_add(total, a_total(chains[c], largest));
-    return total;
-}
-
-/* One token: codes go from memory to the dot product without a detour. */
-INLINE void panel_one(const packed_type type, int parts, const panel_view *v, const activations *x, float *y) {
+/* One token and `side` panels, `panel_bytes` apart, which share what is read of the activations; y [side][16]. Codes go
+ * from memory to the dot product without a detour. */
+INLINE void panels_one(const packed_type type, int parts, int side, const uint8_t *panel, int64_t panel_bytes,
+                       const activations *x, float *y) {
+    const int64_t code_bytes = 64 * type.registers, distance = PREFETCH_BYTES / code_bytes / side;
+    const int chains = CHAINS / side;
     const int8_t *q = x->units;
-    F sum = f_set(0.0f);
-    const uint8_t *ahead = v->codes + PREFETCH_BYTES;
-    for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts, ahead += 16 * type.file_bytes) {
-        const uint8_t *codes = v->codes + b * type.registers * 64;
-        prefetch(ahead + 64 * type.registers);
-        const uint16_t *extra = type.pieces == 2 ? piece(v, 2 * b + 1) : NULL;
-        A high[CHAINS], low[CHAINS]; /* apart, so that one product need not wait for the one before */
+    panel_view v[SIDE];
+    F sums[SIDE];
+    UNROLL
+    for (int p = 0; p < side; p++) v[p] = view_panel(&type, panel + p * panel_bytes, x->blocks), sums[p] = f_set(0.0f);
+    /* Asked for are the codes and pieces of the block that lies `distance` ahead: often in the next panels. */
+    int64_t soon = distance % x->blocks;
+    const uint8_t *then = v[0].codes + distance / x->blocks * side * panel_bytes;
+    for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts) {
+        A high[SIDE][CHAINS], low[SIDE][CHAINS]; /* apart, so that one product need not wait for the one before */
         UNROLL
-        for (int c = 0; c < CHAINS; c++) high[c] = low[c] = a_zero();
-#define DOT(K, CODES, INPUT)                                                                              \
-    do {                                                                                                  \
-        V w_ = (CODES);                                                                                   \
-        high[(K) % CHAINS] = a_dot(high[(K) % CHAINS], w_, q + (INPUT) * parts, type.largest);                      \
-        if (parts == 2) low[(K) % CHAINS] = a_dot(low[(K) % CHAINS], w_, q + (INPUT) * parts + 4, type.largest);    \
+        for (int p = 0; p < side; p++) {
+            UNROLL
+            for (int c = 0; c < chains; c++) high[p][c] = low[p][c] = a_zero();
+            prefetch(then + p * panel_bytes + x->blocks * code_bytes + soon * 32 * type.pieces);
+        }
+#define DOT(K, CODES, INPUT)                                                                          \
+    do {                                                                                              \
+        const X high_ = x_four(q + (INPUT) * parts), low_ = x_four(q + (INPUT) * parts + 4 * parts - 4); \
+        UNROLL                                                                                        \
+        for (int p = 0; p < side; p++) {                                                              \
+            V w_ = CODES;                                                                             \
+            high[p][(K) % chains] = a_dot_four(high[p][(K) % chains], w_, high_, type.largest);       \
+            if (parts == 2) low[p][(K) % chains] = a_dot_four(low[p][(K) % chains], w_, low_, type.largest); \
+        }                                                                                             \
     } while (0)
-        if (type.bits) {
-            int s = 0;
-            for (int r = 0; r < type.registers; r++) {
-                prefetch(ahead + 64 * r);
-                V packed = v_load(codes + 64 * r);
-#define USE(CODES) do { DOT(s, CODES, 4 * s); s++; } while (0)
-                EACH_FIELD(type.bits, packed, USE)
-#undef USE
+        UNROLL
+        for (int r = 0; r < type.registers; r++) {
+            V packed[SIDE];
+            UNROLL
+            for (int p = 0; p < side; p++) {
+                prefetch(then + p * panel_bytes + soon * code_bytes + 64 * r);
+                packed[p] = v_load(v[p].codes + b * code_bytes + 64 * r);
             }
-        } else {
-            for (int r = 0; r < 6; r++) {
-                prefetch(ahead + 64 * r);
-                V trits = v_load(codes + 64 * r);
-                int base = r < 4 ? 4 * r : 80 + 4 * (r - 4), stride = r < 4 ? 16 : 8;
+            if (type.bits) {
+                const int fields = type.bits ? 8 / type.bits : 1;
+                UNROLL
+                for (int n = 0; n < fields; n++)
+                    DOT(r * fields + n, v_field(packed[p], n * type.bits, (1 << type.bits) - 1), 4 * (r * fields + n));
+            } else { /* five trits a byte; the digits of 16 bytes follow each other in the file, or those of 8 */
+                const int base = r < 4 ? 4 * r : 80 + 4 * (r - 4), stride = r < 4 ? 16 : 8;
+                UNROLL
                 for (int n = 0; n < 5; n++) {
-                    DOT(n, v_digit(trits), base + n * stride);
-                    if (n < 4) trits = v_triple(trits);
+                    DOT(n, v_digit(packed[p]), base + n * stride);
+                    for (int p = 0; p < side; p++) packed[p] = v_triple(packed[p]);
                 }
             }
-            V trits = v_pairs((const uint8_t *)extra);
-            DOT(0, v_digit(trits), 120);
-            DOT(1, v_digit(v_triple(v_triple(trits))), 124);
-            extra = NULL;
+        }
+        if (!type.bits) {
+            V trits[SIDE];
+            for (int p = 0; p < side; p++) trits[p] = v_pairs((const uint8_t *)piece(&v[p], 2 * b + 1));
+            DOT(0, v_digit(trits[p]), 120);
+            DOT(1, v_digit(v_triple(v_triple(trits[p]))), 124);
         }
 #undef DOT
-        A dots = chain_total(high, type.largest);
-        if (parts == 2) dots = a_add(a_scale(dots, 8), chain_total(low, type.largest));
-        F scale = f_half(piece(v, type.pieces * b));
-        sum = f_add(sum, block_term(type, dots, scale, extra, x->scales[b], x->sums[b]));
+        UNROLL
+        for (int p = 0; p < side; p++) {
+            A dots = a_total(high[p][0], type.largest), lows = a_total(low[p][0], type.largest);
+            UNROLL
+            for (int c = 1; c < chains; c++) {
+                dots = a_add(dots, a_total(high[p][c], type.largest));
+                lows = a_add(lows, a_total(low[p][c], type.largest));
+            }
+            if (parts == 2) dots = a_add(a_scale(dots, 8), lows);
+            const uint16_t *minimum = type.bits && type.pieces == 2 ? piece(&v[p], 2 * b + 1) : NULL;
+            F scale = f_half(piece(&v[p], type.pieces * b));
+            sums[p] = f_add(sums[p], block_term(type, dots, scale, minimum, x->scales[b], x->sums[b]));
+        }
+        if (++soon == x->blocks) soon = 0, then += side * panel_bytes;
     }
-    f_store(y, sum);
+    UNROLL
+    for (int p = 0; p < side; p++) f_store(y + 16 * p, sums[p]);
 }
 
 #if TILES
@@ -184,22 +206,29 @@ INLINE void packed_of(const packed_type type, int parts, const packed_matrix *m,
         return;
     }
 #endif
-    int64_t nbytes = 16 * (m->inputs / type.group) * type.file_bytes;
+    const int64_t panel_bytes = 16 * x->blocks * type.file_bytes, whole = m->rows / 16;
     float y[CHUNK_TOKENS * 16];
+    if (x->tile == 1) {
+        int64_t panel = first;
+        for (; panel + SIDE <= last && panel + SIDE <= whole; panel += SIDE)
+            panels_one(type, parts, SIDE, m->panels + panel * panel_bytes, panel_bytes, x, out + 16 * panel);
+        for (; panel < last; panel++) {
+            panels_one(type, parts, 1, panel < whole ? m->panels + panel * panel_bytes : m->tail, panel_bytes, x, y);
+            memcpy(out + 16 * panel, y, sizeof(float) * (size_t)(panel < whole ? 16 : m->rows % 16));
+        }
+        return;
+    }
     for (int64_t token = 0; token < x->tokens; token += CHUNK_TOKENS) {
-        int64_t tokens = x->tokens - token < CHUNK_TOKENS ? x->tokens - token : CHUNK_TOKENS;
+        const int64_t tokens = x->tokens - token < CHUNK_TOKENS ? x->tokens - token : CHUNK_TOKENS;
         for (int64_t panel = first; panel < last; panel++) {
-            const uint8_t *at = panel < m->rows / 16 ? m->panels + panel * nbytes : m->tail;
-            panel_view v = view_panel(&type, at, x->blocks);
-            int64_t rows = m->rows - 16 * panel < 16 ? m->rows - 16 * panel : 16;
-            if (x->tile == 1) {
-                panel_one(type, parts, &v, x, y);
-            } else {
-                memset(y, 0, sizeof(float) * 16 * (size_t)tokens);
-                panel_many(type, parts, &v, x, token, tokens, y);
+            panel_view v = view_panel(&type, panel < whole ? m->panels + panel * panel_bytes : m->tail, x->blocks);
+            memset(y, 0, sizeof(float) * 16 * (size_t)tokens);
+            panel_many(type, parts, &v, x, token, tokens, y);
+            float *to = out + token * m->rows + 16 * panel;
+            for (int64_t t = 0; t < tokens; t++, to += m->rows) {
+                if (panel < whole) f_store(to, f_load(y + 16 * t));
+                else memcpy(to, y + 16 * t, sizeof(float) * (size_t)(m->rows % 16));
             }
-            for (int64_t t = 0; t < tokens; t++)
-                memcpy(out + (token + t) * m->rows + 16 * panel, y + 16 * t, sizeof(float) * (size_t)rows);
         }
     }
 }

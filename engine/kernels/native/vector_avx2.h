@@ -2,9 +2,10 @@
 typedef struct { __m256i a, b; } V; /* rows 0..7, rows 8..15 */
 typedef struct { __m256i a, b; } A;
 typedef struct { __m256 a, b; } F;
+typedef __m256i X;
 typedef A P;
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, FEWEST = 1, MIXED_ROWS = 4, MIXED_VECTORS = 1 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, SIDE = 1, QUERIES = 4, FEWEST = 1, MIXED_ROWS = 4, MIXED_VECTORS = 1 };
 
 INLINE V v_load(const uint8_t *p) {
     V r = {_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 32))};
@@ -63,13 +64,16 @@ INLINE __m256i dot(__m256i sum, __m256i w, __m256i x, int largest) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
 #endif
 }
-INLINE A a_dot(A s, V w, const int8_t *q, int largest) {
+INLINE X x_four(const int8_t *q) {
     int32_t four;
     memcpy(&four, q, 4);
-    __m256i x = _mm256_set1_epi32(four);
+    return _mm256_set1_epi32(four);
+}
+INLINE A a_dot_four(A s, V w, X x, int largest) {
     A r = {dot(s.a, w.a, x, largest), dot(s.b, w.b, x, largest)};
     return r;
 }
+INLINE A a_dot(A s, V w, const int8_t *q, int largest) { return a_dot_four(s, w, x_four(q), largest); }
 INLINE A a_total(A x, int largest) {
 #if AVX_VNNI
     (void)largest;

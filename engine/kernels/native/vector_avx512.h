@@ -2,9 +2,10 @@
 typedef __m512i V;
 typedef __m512i A;
 typedef __m512 F;
+typedef __m512i X;
 typedef A P;
 
-enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4, QUERIES = 8, FEWEST = 2, MIXED_ROWS = 4, MIXED_VECTORS = 4 };
+enum { STEP_TOKENS_8 = 8, STEP_TOKENS_16 = 8, CHAINS = 4, SIDE = 2, QUERIES = 8, FEWEST = 2, MIXED_ROWS = 4, MIXED_VECTORS = 4 };
 
 INLINE V v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 INLINE void v_store(uint8_t *p, V a) { _mm512_storeu_si512(p, a); }
@@ -23,17 +24,18 @@ INLINE V v_pairs(const uint8_t *p) {
     return _mm512_or_si512(low, _mm512_slli_epi32(v_triple(low), 16));
 }
 INLINE A a_zero(void) { return _mm512_setzero_si512(); }
-INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
+INLINE X x_four(const int8_t *q) {
+    int32_t four;
+    memcpy(&four, q, 4);
+    return _mm512_set1_epi32(four);
+}
+INLINE A a_dot_four(A a, V w, X x, int largest) {
 #if AVX512_VNNI && defined(__GNUC__)
     /* As an instruction of its own: GCC copies every accumulator of the intrinsic twice an iteration. */
     (void)largest;
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(a) : "v"(w), "m"(*(const int8_t(*)[4])q));
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(a) : "v"(w), "v"(x));
     return a;
-#else
-    int32_t four;
-    memcpy(&four, q, 4);
-    V x = _mm512_set1_epi32(four);
-#if AVX512_VNNI
+#elif AVX512_VNNI
     (void)largest;
     return _mm512_dpbusd_epi32(a, w, x);
 #else
@@ -45,6 +47,14 @@ INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
     a = _mm512_add_epi32(a, _mm512_madd_epi16(low, one));
     return _mm512_add_epi32(a, _mm512_madd_epi16(high, _mm512_set1_epi16(16)));
 #endif
+}
+INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
+#if AVX512_VNNI && defined(__GNUC__)
+    (void)largest; /* four activations from memory at once */
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(a) : "v"(w), "m"(*(const int8_t(*)[4])q));
+    return a;
+#else
+    return a_dot_four(a, w, x_four(q), largest);
 #endif
 }
 INLINE A a_total(A a, int largest) {

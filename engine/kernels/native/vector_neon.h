@@ -5,9 +5,10 @@
 typedef struct { uint8x16_t v[4]; } V; /* rows 0..3, 4..7, 8..11, 12..15 */
 typedef struct { int32x4_t v[4]; } A;
 typedef struct { float32x4_t v[4]; } F;
+typedef int8x16_t X;
 typedef struct { int32x4_t v[8]; } P; /* both products of a pair apart */
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 2, FEWEST = 1, MIXED_ROWS = 2, MIXED_VECTORS = 2 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, SIDE = 1, QUERIES = 2, FEWEST = 1, MIXED_ROWS = 2, MIXED_VECTORS = 2 };
 
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 
@@ -34,21 +35,24 @@ INLINE V v_pairs(const uint8_t *p) {
     return r;
 }
 INLINE A a_zero(void) { A r; EACH(i, 4) r.v[i] = vdupq_n_s32(0); return r; }
-INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
+INLINE X x_four(const int8_t *q) {
     int32_t four;
     memcpy(&four, q, 4);
-    int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(four));
+    return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+INLINE A a_dot_four(A a, V w, X x, int largest) {
     if (largest <= 127) {
         EACH(i, 4) a.v[i] = vdotq_s32(a.v[i], vreinterpretq_s8_u8(w.v[i]), x);
         return a;
     }
-    int32x4_t offset = vdupq_n_s32(128 * (q[0] + q[1] + q[2] + q[3]));
+    int32x4_t offset = vshlq_n_s32(vdotq_s32(vdupq_n_s32(0), vdupq_n_s8(1), x), 7);
     EACH(i, 4) {
         int8x16_t code = vreinterpretq_s8_u8(veorq_u8(w.v[i], vdupq_n_u8(0x80)));
         a.v[i] = vaddq_s32(vdotq_s32(a.v[i], code, x), offset);
     }
     return a;
 }
+INLINE A a_dot(A a, V w, const int8_t *q, int largest) { return a_dot_four(a, w, x_four(q), largest); }
 INLINE A a_total(A a, int largest) { (void)largest; return a; }
 INLINE P p_zero(void) { P r; EACH(i, 8) r.v[i] = vdupq_n_s32(0); return r; }
 INLINE P p_dot(P a, const int32_t *pairs, const int32_t *pair) {

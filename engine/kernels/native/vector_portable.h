@@ -7,9 +7,10 @@
 typedef struct { uint8_t v[64]; } V;
 typedef struct { int32_t v[16]; } A;
 typedef struct { float v[16]; } F;
+typedef const int8_t *X; /* four activations, for all rows */
 typedef A P; /* what p_dot adds up */
 
-enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, QUERIES = 4, FEWEST = 1, MIXED_ROWS = 2, MIXED_VECTORS = 1 };
+enum { STEP_TOKENS_8 = 4, STEP_TOKENS_16 = 2, CHAINS = 2, SIDE = 1, QUERIES = 4, FEWEST = 1, MIXED_ROWS = 2, MIXED_VECTORS = 1 };
 
 /* Plain C is a fifth slower so at one token, but compiles in a quarter of the time and space. */
 #define TYPES_SHARE_CODE 1
@@ -37,6 +38,9 @@ INLINE A a_dot(A a, V w, const int8_t *q, int largest) {
     EACH(i, 16) a.v[i] += w.v[4 * i] * q[0] + w.v[4 * i + 1] * q[1] + w.v[4 * i + 2] * q[2] + w.v[4 * i + 3] * q[3];
     return a;
 }
+/* The same in two steps, for what meets more than one w. */
+INLINE X x_four(const int8_t *q) { return q; }
+INLINE A a_dot_four(A a, V w, X x, int largest) { return a_dot(a, w, x, largest); }
 /* The int32 sums of what a_dot added up over one block. */
 INLINE A a_total(A a, int largest) { (void)largest; return a; }
 /* 16 pairs of 16-bit integers times one pair, in the order of the pairs; a sum stays below 2^31. */
