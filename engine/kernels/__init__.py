@@ -18,9 +18,11 @@ except ImportError:  # built without a compiler
     NATIVE_LEVELS: tuple[str, ...] = ()
     BUILT_LEVELS: tuple[str, ...] = ()
     FAILED_LEVELS: tuple[str, ...] = ()
+    highest_ids = None
 else:
     NATIVE_LEVELS, BUILT_LEVELS = _native_kernels.LEVELS, _native_kernels.BUILT_LEVELS
     FAILED_LEVELS = _native_kernels.FAILED_LEVELS  # this processor has them, and computes wrong with them
+    highest_ids = _native_kernels.highest_ids
 
 Kernels = NumpyKernels
 
@@ -29,7 +31,15 @@ KERNEL_VARIABLE = "PRISM_KERNEL"
 
 _logger = logging.getLogger(__name__)
 
-__all__ = ["KERNEL_NAMES", "Kernels", "NumpyKernels", "choose_kernels", "default_threads", "kernel_name"]
+__all__ = [
+    "KERNEL_NAMES",
+    "Kernels",
+    "NumpyKernels",
+    "choose_kernels",
+    "default_threads",
+    "highest_ids",
+    "kernel_name",
+]
 
 
 def kernel_name(name: str | None = None) -> str:

@@ -95,11 +95,26 @@ cdef extern from "native/kernels.h" nogil:
     void repack(packed_id, uint8_t *, int64_t, int64_t, int64_t, uint8_t *)
     void select_row(const packed_matrix *, int64_t, float *)
     int64_t panel_bytes(packed_id, int64_t)
+    void highest(const float *, int64_t, int64_t, int64_t *)
 
 
 def level_names():
     """Names of the levels that this processor can run, the best last."""
     return tuple(levels[i].name.decode() for i in range(level_count) if level_usable(levels[i]) and level_proved(levels[i]))
+
+
+def highest_ids(cnp.ndarray logits, int64_t count):
+    """Ids of the `count` highest of float32 logits without NaN, highest first, equal ones by id."""
+    cdef const float *x = floats(logits, "logits")
+    cdef int64_t size = cnp.PyArray_SIZE(logits)
+    cdef cnp.npy_intp shape = count
+    if not 0 < count <= size:
+        raise ValueError("as many ids as there are logits, at most")
+    cdef cnp.ndarray ids = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT64, 0)
+    cdef int64_t *out = <int64_t *>cnp.PyArray_DATA(ids)
+    with nogil:
+        highest(x, size, count, out)
+    return ids
 
 
 def failed_names():

@@ -23,6 +23,7 @@ from engine.tensor_types import BF16, F16, F32, TensorType
 LEVELS: tuple[str, ...] = _native.level_names()
 BUILT_LEVELS: tuple[str, ...] = _native.built_names()
 FAILED_LEVELS: tuple[str, ...] = _native.failed_names()
+highest_ids = _native.highest_ids
 
 _PACKED_NAMES = ("Q1_0", "Q2_0", "PQ2_0", "PTQ1_0", "Q4_0", "Q4_1", "Q8_0")  # in the order of the C code
 _PACKED = {name: index for index, name in enumerate(_PACKED_NAMES)}

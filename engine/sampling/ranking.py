@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import kernels
 from engine.kernels.canon import Floats
 from engine.sampling.greedy import greedy
 
@@ -19,6 +20,8 @@ def rank(logits: Floats, count: int) -> Ids:
     greedy(logits)
     if not 0 < count < logits.size:
         return _descending(logits)
+    if kernels.highest_ids is not None:
+        return kernels.highest_ids(np.ascontiguousarray(logits), count)
     ids = np.flatnonzero(logits >= _below_top(logits, count))
     best: Ids = ids[_descending(logits[ids])[:count]]
     return best

@@ -145,4 +145,7 @@ void repack(enum packed_id id, uint8_t *panels, int64_t inputs, int64_t first, i
 void select_row(const packed_matrix *m, int64_t row, float *out);
 int64_t panel_bytes(enum packed_id id, int64_t inputs);
 
+/* Ids of the `count` (1 to size) highest of `size` values that are not NaN, highest first, equal ones by id. */
+void highest(const float *x, int64_t size, int64_t count, int64_t *ids);
+
 #endif

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine import kernels
 from engine.sampling import rank
 from tests.engine.sampling.draws import row
 
@@ -22,12 +23,22 @@ def test_signed_zeros_tie() -> None:
     assert rank(row(-np.inf, 3, -np.inf, -1e-45, 1e-45), 0).tolist() == [1, 4, 3, 0, 2]
 
 
-@pytest.mark.parametrize("count", [0, 1, 20, 1000, 5000])
+@pytest.fixture(params=["as built", "without native kernels"], autouse=True)
+def ranking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test here runs with the native ranking, where it was built, and with NumPy's."""
+    if request.param == "without native kernels":
+        monkeypatch.setattr(kernels, "highest_ids", None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 20, 1000, 4999, 5000])
 @pytest.mark.parametrize("levels", [7, 100_000])
-def test_ranks_are_those_of_a_stable_sort(count: int, levels: int) -> None:
+@pytest.mark.parametrize("order", ["any", "falling", "rising"])
+def test_ranks_are_those_of_a_stable_sort(count: int, levels: int, order: str) -> None:
     """NumPy's own, over as many ids as a small vocabulary has, with many ties and with few."""
     generator = np.random.default_rng(levels)
     values = generator.standard_normal(levels).astype(np.float32) * 8
     logits = values[generator.integers(0, levels, 5000)]
+    if order != "any":
+        logits = np.sort(logits)[:: 1 if order == "rising" else -1]
     expected = np.argsort(-logits, kind="stable")
     assert rank(logits, count).tolist() == expected[: count or None].tolist()
