@@ -149,7 +149,8 @@ def integer_vectors(x: Floats) -> tuple[Floats, Floats]:
     """Vectors x [..., n] as integers of length 32,512, held in float32, and their scales [...].
 
     A product of two such vectors stays below 2^31 (Cauchy and Schwarz), so it is exact in any order. A vector
-    whose square is below 2^-100 becomes zeros with scale 0; one whose square is not finite zeros with scale NaN.
+    whose square is below 2^-100 becomes zeros with scale 0; one whose square is not finite zeros with scale
+    NaN.
     """
     square = lane_sum(x * x)
     length = np.sqrt(square)

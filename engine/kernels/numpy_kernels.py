@@ -309,11 +309,11 @@ def _over_keys(products: Floats) -> Floats:
 
 def _attend(query: Floats, keys: Floats, values: Floats, scale: np.float32) -> Floats:
     """Attention of one kv head: query [tokens, heads, dim], keys and values [positions, dim]."""
-    tokens, heads, dim = query.shape
+    tokens, heads = query.shape[:2]
     positions = keys.shape[0]
     key_integers, key_scales = canon.integer_vectors(keys)
     query_integers, query_scales = canon.integer_vectors(query)
-    columns = key_integers.T.astype(np.float64)  # sums of their products are integers below 2^53: BLAS is exact
+    columns = key_integers.T.astype(np.float64)  # all sums are integers below 2^53, so BLAS is exact
     past = positions - tokens
     out = np.empty((tokens, heads, values.shape[1]), np.float32)
     step = max(1, _TILE_VALUES // (heads * positions))
