@@ -23,7 +23,7 @@ cdef extern from "native/kernels.h" nogil:
     ctypedef struct packed_type:
         int group, bits, registers, pieces, file_bytes, order
     enum:
-        TILE_TOKENS
+        TILE_TOKENS, MOST_HEADS
     cdef enum packed_id:
         Q1_0, Q2_0, PQ2_0, PTQ1_0, Q4_0, Q4_1, Q8_0
     const packed_type packed_types[7]
@@ -77,7 +77,7 @@ cdef extern from "native/kernels.h" nogil:
         void (*heads)(const head_view *, const float *, float, const rope_rows *, float *) noexcept nogil
         void (*heads_half)(const head_view *, const float *, float, const rope_rows *, uint16_t *) noexcept nogil
         void (*l2_heads)(const head_view *, float, float, float *) noexcept nogil
-        void (*attention)(const attention_job *, int64_t, int64_t, int64_t, float *) noexcept nogil
+        void (*attention)(const attention_job *, int64_t, int64_t, int64_t, int64_t, float *) noexcept nogil
         void (*delta_rule)(const delta_job *, int64_t) noexcept nogil
         void (*gates)(const float *, const float *, const float *, const float *, int64_t, int64_t, float *, float *) noexcept nogil
         void (*convolve)(const float *, const float *, int64_t, int64_t, int64_t, float *) noexcept nogil
@@ -313,7 +313,7 @@ cdef struct dense_work:
 cdef struct attention_work:
     const level *at
     attention_job job
-    int64_t step, chunks, scratch_size
+    int64_t heads, step, chunks, scratch_size
 
 cdef struct delta_work:
     const level *at
@@ -397,13 +397,14 @@ cdef void dense_task(void *context, long index) noexcept nogil:
 
 cdef void attention_task(void *context, long index) noexcept nogil:
     cdef attention_work *w = <attention_work *>context
-    cdef int64_t head = index // w.chunks, first = (index % w.chunks) * w.step, last = first + w.step
-    cdef void *memory = malloc(<size_t>w.scratch_size * sizeof(float) + 64)
+    cdef int64_t head = index // w.chunks * w.heads, first = (index % w.chunks) * w.step, last = first + w.step
+    cdef int64_t heads = w.heads if w.heads < w.job.kv_heads - head else w.job.kv_heads - head
+    cdef void *memory = malloc(<size_t>(heads * w.scratch_size) * sizeof(float) + 64)
     cdef float *scratch = <float *>((<uintptr_t>memory + 63) & ~<uintptr_t>63)  # whole cache lines
     if memory == NULL:
         w.scratch_size = -1
         return
-    w.at.attention(&w.job, head, first, last if last < w.job.query.tokens else w.job.query.tokens, scratch)
+    w.at.attention(&w.job, head, heads, first, last if last < w.job.query.tokens else w.job.query.tokens, scratch)
     free(memory)
 
 cdef void delta_task(void *context, long index) noexcept nogil:
@@ -586,7 +587,7 @@ cdef class Backend:
         cdef cnp.npy_intp shape[3]
         cdef cnp.ndarray turned = new_like(query), out
         cdef uint16_t *values_at
-        cdef int64_t tokens = turn_query.view.tokens, task
+        cdef int64_t tokens = turn_query.view.tokens, task, tasks
         require(keys, cnp.NPY_FLOAT16, "keys")
         require(values, cnp.NPY_FLOAT16, "values")
         job.positions, job.kv_heads = position + tokens, cnp.PyArray_DIM(keys, 1)
@@ -609,14 +610,17 @@ cdef class Backend:
         work.at, job.query, job.out = self.at, view_heads(turned, "query"), <float *>cnp.PyArray_DATA(out)
         work.step = max(1, min(128, tokens))
         work.chunks = (tokens + work.step - 1) // work.step
+        # Of one token, each thread reads its share of every row; of many, a head's scores fill a cache.
+        work.heads = 1 if tokens > 1 else min(<int64_t>MOST_HEADS, (job.kv_heads + self.threads - 1) // self.threads)
         work.scratch_size = attention_scratch(job, work.step)
+        tasks = (job.kv_heads + work.heads - 1) // work.heads * work.chunks
         with nogil:
             self.at.heads_half(&new_values, NULL, 0, NULL, values_at)
             if tokens * job.positions * job.query.heads * job.query.dim < 32768:
-                for task in range(job.kv_heads * work.chunks):
+                for task in range(tasks):
                     attention_task(&work, task)
             else:
-                pool_run(self.threads_pool, attention_task, &work, job.kv_heads * work.chunks)
+                pool_run(self.threads_pool, attention_task, &work, tasks)
         if work.scratch_size < 0:
             raise MemoryError("no memory for attention scores")
         return out

@@ -3,10 +3,15 @@
 
 #include "compare.h"
 
-/* All kv heads, tokens first .. last - 1. */
+/* All kv heads, `heads` at a time, tokens first .. last - 1. */
+static void attend_heads(const level *l, const attention_job *job, int64_t heads, int64_t first, int64_t last) {
+    float *scratch = memory(4 * heads * attention_scratch(job, last - first), 0);
+    for (int64_t head = 0; head < job->kv_heads; head += heads)
+        l->attention(job, head, job->kv_heads - head < heads ? job->kv_heads - head : heads, first, last, scratch);
+}
+
 static void attend(const level *l, const attention_job *job, int64_t first, int64_t last) {
-    float *scratch = memory(4 * attention_scratch(job, last - first), 0);
-    for (int64_t head = 0; head < job->kv_heads; head++) l->attention(job, head, first, last, scratch);
+    attend_heads(l, job, 1, first, last);
 }
 
 static void one_case(int64_t tokens, int64_t positions, int64_t dim, int64_t value_dim, enum flavour flavour) {
@@ -31,6 +36,9 @@ static void one_case(int64_t tokens, int64_t positions, int64_t dim, int64_t val
         attend(usable[n], &job, 0, cut);
         attend(usable[n], &job, cut, tokens);
         expect_same(n, parts, whole, count, FLOATS, "two runs of tokens differ from one");
+        float *together = job.out = floats(count);
+        attend_heads(usable[n], &job, 2, 0, tokens);
+        expect_same(n, together, whole, count, FLOATS, "two kv heads at a time differ from one");
         attention_job alone = job; /* the first token before the others were there */
         alone.query.tokens = 1;
         alone.positions = positions - tokens + 1;

@@ -89,7 +89,7 @@ static void from_half(void) {
         float *out = floats(HEADS * DIM), *scratch;
         attention_job job = {{query, 1, HEADS, 16, HEADS * 16, 16}, keys, all, 1, HEADS, DIM, 1.0f, out};
         scratch = floats(attention_scratch(&job, 1));
-        for (int head = 0; head < HEADS; head++) usable[n]->attention(&job, head, 0, 1, scratch);
+        for (int head = 0; head < HEADS; head++) usable[n]->attention(&job, head, 1, 0, 1, scratch);
         expect_same(n, out, slow, HEADS * DIM, FLOATS, "the value of one position differs from the definition");
     }
     end_case();

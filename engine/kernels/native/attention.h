@@ -2,7 +2,8 @@
  * in any order; the exact maximum; lane sums of the weights; values in the order of positions.
  *
  * It goes by tiles of 16 positions: the keys of a tile lie as [pairs of dimensions][16 positions], so that lanes are
- * positions, and up to QUERIES queries meet a tile at a time. */
+ * positions, and up to QUERIES queries meet a tile at a time. Neighbouring kv heads, whose keys and values are
+ * neighbours in memory, may go through the positions together. */
 
 /* e^x for x <= 0 or NaN, in 13 significant bits: its product with a half is exact. */
 INLINE float attention_weight(float x) {
@@ -156,28 +157,26 @@ INLINE void block_scores(int count, const int32_t *query, const float *query_sca
     }
 }
 
-INLINE void score_all(const head_work *p) {
+/* All scores of the tile at `position`, and what they are at most so far. */
+static void score_tile(const head_work *p, int64_t position) {
     const int64_t pairs = p->pairs;
     LINE_ALIGNED float scales[16];
-    for (int64_t i = 0; i < 16 * p->padded; i++) p->most[i] = -INFINITY;
-    for (int64_t position = 0; position < p->end; position += 16) {
-        load_keys(p, position, scales);
-        int64_t count;
-        for (int64_t n = first_query(p, position, QUERIES); n < p->queries; n += count) {
-            const int64_t rest = p->queries - n;
-            const int32_t *query = p->query + n / QUERIES * pairs * QUERIES + n % QUERIES;
-            const float *query_scales = p->query_scales + n;
-            float *scores = scores_at(p, position, n), *most = p->most + 16 * n;
-            count = rest >= QUERIES - 1 ? QUERIES : rest > QUERIES / 4 ? QUERIES / 2 : QUERIES / 4;
-            if (count == QUERIES) block_scores(QUERIES, query, query_scales, p->keys, scales, pairs, scores);
-            else if (count == QUERIES / 2) block_scores(QUERIES / 2, query, query_scales, p->keys, scales, pairs, scores);
-            else block_scores(FEWEST, query, query_scales, p->keys, scales, pairs, scores);
-            if (SEEN(p, n) < position + 16) /* the diagonal: what a query does not see weighs nothing */
-                for (int64_t k = 0; k < count; k++)
-                    for (int64_t j = 0; j < 16; j++)
-                        if (position + j >= SEEN(p, n + k)) scores[16 * k + j] = -INFINITY;
-            for (int64_t i = 0; i < 16 * count; i++) most[i] = scores[i] > most[i] ? scores[i] : most[i];
-        }
+    load_keys(p, position, scales);
+    int64_t count;
+    for (int64_t n = first_query(p, position, QUERIES); n < p->queries; n += count) {
+        const int64_t rest = p->queries - n;
+        const int32_t *query = p->query + n / QUERIES * pairs * QUERIES + n % QUERIES;
+        const float *query_scales = p->query_scales + n;
+        float *scores = scores_at(p, position, n), *most = p->most + 16 * n;
+        count = rest >= QUERIES - 1 ? QUERIES : rest > QUERIES / 4 ? QUERIES / 2 : QUERIES / 4;
+        if (count == QUERIES) block_scores(QUERIES, query, query_scales, p->keys, scales, pairs, scores);
+        else if (count == QUERIES / 2) block_scores(QUERIES / 2, query, query_scales, p->keys, scales, pairs, scores);
+        else block_scores(FEWEST, query, query_scales, p->keys, scales, pairs, scores);
+        if (SEEN(p, n) < position + 16) /* the diagonal: what a query does not see weighs nothing */
+            for (int64_t k = 0; k < count; k++)
+                for (int64_t j = 0; j < 16; j++)
+                    if (position + j >= SEEN(p, n + k)) scores[16 * k + j] = -INFINITY;
+        for (int64_t i = 0; i < 16 * count; i++) most[i] = scores[i] > most[i] ? scores[i] : most[i];
     }
 }
 
@@ -228,70 +227,87 @@ INLINE void mix_block(int rows, const float *weights, int halves, const void *va
     for (; d < dim; d += 16) mix_rows(rows, 1, weights, halves, values, stride, count, dim, d, mixed);
 }
 
-INLINE void mix_all(const head_work *p) {
+/* Values of SPAN positions from `position` on, by their weights. */
+static void mix_span(const head_work *p, int64_t position) {
     const int64_t dim = p->job->value_dim, stride = p->job->kv_heads * dim;
+    const uint16_t *values = p->job->values + position * stride + p->kv_head * dim;
+    const int64_t here = p->end - position < SPAN ? p->end - position : SPAN;
     LINE_ALIGNED float weights[MIXED_ROWS * SPAN];
-    for (int64_t position = 0; position < p->end; position += SPAN) {
-        const uint16_t *values = p->job->values + position * stride + p->kv_head * dim;
-        const int64_t here = p->end - position < SPAN ? p->end - position : SPAN;
-        if (p->first == p->last - 1 && p->group <= MIXED_ROWS) { /* one token's heads, all at once */
-            for (int64_t n = 0; n < p->queries; n++) span_weights(p, position, n, weights + n * SPAN);
-            if (p->queries == 2) mix_block(2, weights, 1, values, stride, here, dim, p->mixed);
-            else
-                for (int64_t n = 0; n < p->queries; n++)
-                    mix_block(1, weights + n * SPAN, 1, values, stride, here, dim, p->mixed + n * dim);
-            continue;
-        }
-        for (int64_t j = 0; j < here; j++) {
-            prefetch_row(values + (j + AHEAD) * stride, dim);
-            for (int64_t i = 0; i < dim; i += 16) f_store(p->values + j * dim + i, f_half(values + j * stride + i));
-        }
-        for (int64_t n = first_query(p, position, MIXED_ROWS); n < p->queries; n += MIXED_ROWS) {
-            const int64_t rows = p->queries - n < MIXED_ROWS ? p->queries - n : MIXED_ROWS;
-            float *mixed = p->mixed + n * dim;
-            for (int64_t k = 0; k < rows; k++) span_weights(p, position, n + k, weights + k * SPAN);
-            if (SEEN(p, n) >= position + SPAN && rows == MIXED_ROWS)
-                mix_block(MIXED_ROWS, weights, 0, p->values, dim, SPAN, dim, mixed);
-            else /* each to the last position that it sees */
-                for (int64_t k = 0; k < rows; k++) {
-                    int64_t seen = SEEN(p, n + k) - position;
-                    mix_block(1, weights + k * SPAN, 0, p->values, dim, seen < SPAN ? seen : SPAN, dim, mixed + k * dim);
-                }
-        }
+    if (p->first == p->last - 1 && p->group <= MIXED_ROWS) { /* one token's heads, all at once */
+        for (int64_t n = 0; n < p->queries; n++) span_weights(p, position, n, weights + n * SPAN);
+        if (p->queries == MIXED_ROWS) mix_block(MIXED_ROWS, weights, 1, values, stride, here, dim, p->mixed);
+        else if (p->queries == 2) mix_block(2, weights, 1, values, stride, here, dim, p->mixed);
+        else
+            for (int64_t n = 0; n < p->queries; n++)
+                mix_block(1, weights + n * SPAN, 1, values, stride, here, dim, p->mixed + n * dim);
+        return;
+    }
+    for (int64_t j = 0; j < here; j++) {
+        prefetch_row(values + (j + AHEAD) * stride, dim);
+        for (int64_t i = 0; i < dim; i += 16) f_store(p->values + j * dim + i, f_half(values + j * stride + i));
+    }
+    for (int64_t n = first_query(p, position, MIXED_ROWS); n < p->queries; n += MIXED_ROWS) {
+        const int64_t rows = p->queries - n < MIXED_ROWS ? p->queries - n : MIXED_ROWS;
+        float *mixed = p->mixed + n * dim;
+        for (int64_t k = 0; k < rows; k++) span_weights(p, position, n + k, weights + k * SPAN);
+        if (SEEN(p, n) >= position + SPAN && rows == MIXED_ROWS)
+            mix_block(MIXED_ROWS, weights, 0, p->values, dim, SPAN, dim, mixed);
+        else /* each to the last position that it sees */
+            for (int64_t k = 0; k < rows; k++) {
+                int64_t seen = SEEN(p, n + k) - position;
+                mix_block(1, weights + k * SPAN, 0, p->values, dim, seen < SPAN ? seen : SPAN, dim, mixed + k * dim);
+            }
     }
 }
 
-/* Tokens first .. last - 1 of one kv head. */
-static void attention(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch) {
+static void begin_head(head_work *p, const attention_job *job, int64_t kv_head, int64_t first, int64_t last,
+                       float *scratch) {
     const int64_t vdim = job->value_dim;
-    head_work p;
-    p.job = job, p.kv_head = kv_head, p.first = first, p.last = last;
-    p.past = job->positions - job->query.tokens, p.end = p.past + last;
-    p.group = job->query.heads / job->kv_heads;
-    p.queries = (last - first) * p.group;
-    p.padded = (p.queries + QUERIES - 1) / QUERIES * QUERIES;
-    p.pairs = (job->query.dim + 31) / 32 * 16;
-    p.keys = (int32_t *)scratch;
-    p.rows = p.keys + 16 * p.pairs;
-    p.query = p.rows + 16 * p.pairs;
-    p.values = (float *)(p.query + p.padded * p.pairs);
-    p.query_scales = p.values + SPAN * vdim;
-    p.mixed = p.query_scales + (p.padded + 15) / 16 * 16;
-    p.most = p.mixed + p.padded * vdim;
-    p.totals = p.most + 16 * p.padded;
-    p.scores = p.totals + 16 * p.padded;
-    memset(p.mixed, 0, sizeof(float) * (size_t)(p.padded * vdim));
-    memset(p.totals, 0, sizeof(float) * (size_t)(p.padded * 16));
-    arrange_queries(&p);
-    score_all(&p);
-    for (int64_t n = 0; n < p.queries; n++)
-        for (int l = 1; l < 16; l++)
-            if (p.most[16 * n + l] > p.most[16 * n]) p.most[16 * n] = p.most[16 * n + l];
-    mix_all(&p);
-    for (int64_t n = 0; n < p.queries; n++) {
-        const float total = f_fold(f_load(p.totals + 16 * n));
-        float *out = job->out + ((first + n / p.group) * job->query.heads + kv_head * p.group + n % p.group) * vdim;
-        for (int64_t i = 0; i < vdim; i++) out[i] = p.mixed[n * vdim + i] / total;
+    p->job = job, p->kv_head = kv_head, p->first = first, p->last = last;
+    p->past = job->positions - job->query.tokens, p->end = p->past + last;
+    p->group = job->query.heads / job->kv_heads;
+    p->queries = (last - first) * p->group;
+    p->padded = (p->queries + QUERIES - 1) / QUERIES * QUERIES;
+    p->pairs = (job->query.dim + 31) / 32 * 16;
+    p->keys = (int32_t *)scratch;
+    p->rows = p->keys + 16 * p->pairs;
+    p->query = p->rows + 16 * p->pairs;
+    p->values = (float *)(p->query + p->padded * p->pairs);
+    p->query_scales = p->values + SPAN * vdim;
+    p->mixed = p->query_scales + (p->padded + 15) / 16 * 16;
+    p->most = p->mixed + p->padded * vdim;
+    p->totals = p->most + 16 * p->padded;
+    p->scores = p->totals + 16 * p->padded;
+    memset(p->mixed, 0, sizeof(float) * (size_t)(p->padded * vdim));
+    memset(p->totals, 0, sizeof(float) * (size_t)(p->padded * 16));
+    for (int64_t i = 0; i < 16 * p->padded; i++) p->most[i] = -INFINITY;
+    arrange_queries(p);
+}
+
+/* Tokens first .. last - 1 of `heads` kv heads from `kv_head` on. */
+static void attention(const attention_job *job, int64_t kv_head, int64_t heads, int64_t first, int64_t last,
+                      float *scratch) {
+    head_work work[MOST_HEADS];
+    const int64_t vdim = job->value_dim, end = job->positions - job->query.tokens + last;
+    for (int64_t h = 0; h < heads; h++)
+        begin_head(work + h, job, kv_head + h, first, last, scratch + h * attention_scratch(job, last - first));
+    for (int64_t position = 0; position < end; position += 16)
+        for (int64_t h = 0; h < heads; h++) score_tile(work + h, position);
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t n = 0; n < work[h].queries; n++) {
+            float *most = work[h].most + 16 * n;
+            for (int l = 1; l < 16; l++) most[0] = most[l] > most[0] ? most[l] : most[0];
+        }
+    for (int64_t position = 0; position < end; position += SPAN)
+        for (int64_t h = 0; h < heads; h++) mix_span(work + h, position);
+    for (int64_t h = 0; h < heads; h++) {
+        const head_work *p = work + h;
+        for (int64_t n = 0; n < p->queries; n++) {
+            const float total = f_fold(f_load(p->totals + 16 * n));
+            const int64_t head = p->kv_head * p->group + n % p->group;
+            float *out = job->out + ((first + n / p->group) * job->query.heads + head) * vdim;
+            for (int64_t i = 0; i < vdim; i++) out[i] = p->mixed[n * vdim + i] / total;
+        }
     }
 }
 #undef SEEN

@@ -91,7 +91,9 @@ typedef struct {
     void (*heads)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, float *out);
     void (*heads_half)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, uint16_t *out);
     void (*l2_heads)(const head_view *x, float epsilon, float factor, float *out);
-    void (*attention)(const attention_job *job, int64_t kv_head, int64_t first, int64_t last, float *scratch);
+    /* Tokens first .. last - 1 of up to MOST_HEADS kv heads; scratch for each, see attention_scratch. */
+    void (*attention)(const attention_job *job, int64_t kv_head, int64_t heads, int64_t first, int64_t last,
+                      float *scratch);
     void (*delta_rule)(const delta_job *job, int64_t head);
     void (*gates)(const float *alpha, const float *beta, const float *a, const float *dt, int64_t tokens,
                   int64_t heads, float *decay, float *strength);
@@ -134,8 +136,8 @@ int levels_agree(const level *a, const level *b);
 int tile_tokens(const level *l, int64_t tokens);
 
 /* Attention mixes the values of SPAN positions at a time, and scores up to MOST_QUERIES queries, see attention.h. */
-enum { SPAN = 32, MOST_QUERIES = 8 };
-/* Floats of scratch that one attention call of up to `tokens` tokens needs. */
+enum { SPAN = 32, MOST_QUERIES = 8, MOST_HEADS = 16 };
+/* Floats of scratch that one kv head needs for up to `tokens` tokens: whole cache lines. */
 int64_t attention_scratch(const attention_job *job, int64_t tokens);
 
 /* Bring `panels` groups of 16 rows from the file's layout to panel layout, in place; `rows` is a scratch

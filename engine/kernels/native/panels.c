@@ -84,5 +84,5 @@ int64_t attention_scratch(const attention_job *job, int64_t tokens) {
     const int64_t positions = (job->positions + 15) / 16 * 16, vdim = job->value_dim;
     const int64_t pairs = (job->query.dim + 31) / 32 * 16;
     const int64_t padded = tokens * (job->query.heads / job->kv_heads) + MOST_QUERIES;
-    return 32 * pairs + SPAN * vdim + padded * (pairs + 1 + vdim + 32 + positions) + 16;
+    return (32 * pairs + SPAN * vdim + padded * (pairs + 1 + vdim + 32 + positions) + 16 + 15) / 16 * 16;
 }
