@@ -40,6 +40,7 @@ share of the read bandwidth of the same run; beside a peer also the ratio to it.
 """
 PROMPT_TOKENS = 4
 FILL_BLOCK = 256
+SHORT = 64  # positions up to which a step is reading weights, as the targets have it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,4 +121,5 @@ def _report(
     }
     result = new_result("decode", subject, engine, settings, values, rounds.conditions(), beside)
     ratio = beside["ratio"] if beside is not None else None
-    finish(result, lines, decode_targets(subject.model, subject.type, share, ratio), options.save)
+    targets = decode_targets(subject.model, subject.type, share, ratio)
+    finish(result, lines, targets if options.context_fill <= SHORT else [], options.save)
