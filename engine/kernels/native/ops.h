@@ -290,14 +290,21 @@ static void hadamard(const float *x, const int64_t *order, const float *before, 
             float value = x[order ? order[i] : i];
             out[i] = before ? value * before[i] : value;
         }
-        for (int64_t start = 0; start < width; start += block)
-            for (int64_t half = 1; half < block; half *= 2)
-                for (int64_t j = start; j < start + block; j += 2 * half)
-                    for (int64_t i = j; i < j + half; i++) {
-                        float a = out[i], b = out[i + half];
-                        out[i] = a + b;
-                        out[i + half] = a - b;
-                    }
+        int64_t half = 1;
+        if (block >= 16) { /* the first four distances within sixteen lanes */
+            for (int64_t i = 0; i < width; i += 16) {
+                F lanes = f_butterfly(f_butterfly(f_load(out + i), 1), 2);
+                f_store(out + i, f_butterfly(f_butterfly(lanes, 4), 8));
+            }
+            half = 16;
+        }
+        for (; half < block; half *= 2)
+            for (int64_t j = 0; j < width; j += 2 * half)
+                for (int64_t i = j; i < j + half; i++) {
+                    float a = out[i], b = out[i + half];
+                    out[i] = a + b;
+                    out[i + half] = a - b;
+                }
         for (int64_t i = 0; i < width; i++) {
             float value = out[i] * factor;
             out[i] = after ? value * after[i] : value;

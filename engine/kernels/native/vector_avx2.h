@@ -142,6 +142,22 @@ INLINE F f_add_exact(F x, F y, F z) {
     F r = {_mm256_fmadd_ps(y.a, z.a, x.a), _mm256_fmadd_ps(y.b, z.b, x.b)};
     return r;
 }
+INLINE __m256 butterfly(__m256 a, int half) {
+    __m256 b;
+    switch (half) {
+        case 1: b = _mm256_permute_ps(a, 0xb1); return _mm256_blend_ps(_mm256_add_ps(a, b), _mm256_sub_ps(b, a), 0xaa);
+        case 2: b = _mm256_permute_ps(a, 0x4e); return _mm256_blend_ps(_mm256_add_ps(a, b), _mm256_sub_ps(b, a), 0xcc);
+        default:
+            b = _mm256_permute2f128_ps(a, a, 1);
+            return _mm256_blend_ps(_mm256_add_ps(a, b), _mm256_sub_ps(b, a), 0xf0);
+    }
+}
+INLINE F f_butterfly(F x, int half) {
+    F apart = {_mm256_add_ps(x.a, x.b), _mm256_sub_ps(x.a, x.b)};
+    if (half == 8) return apart;
+    F r = {butterfly(x.a, half), butterfly(x.b, half)};
+    return r;
+}
 INLINE F f_half(const uint16_t *p) {
     F r = {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
     return r;

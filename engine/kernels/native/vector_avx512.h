@@ -88,6 +88,15 @@ INLINE void f_store(float *p, F a) { _mm512_storeu_ps(p, a); }
 INLINE F f_add(F a, F b) { return _mm512_add_ps(a, b); }
 INLINE F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
 INLINE F f_add_exact(F a, F b, F c) { return _mm512_fmadd_ps(b, c, a); }
+INLINE F f_butterfly(F a, int half) {
+    F b;
+    switch (half) {
+        case 1: b = _mm512_permute_ps(a, 0xb1); return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0xaaaa, b, a);
+        case 2: b = _mm512_permute_ps(a, 0x4e); return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0xcccc, b, a);
+        case 4: b = _mm512_shuffle_f32x4(a, a, 0xb1); return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0xf0f0, b, a);
+        default: b = _mm512_shuffle_f32x4(a, a, 0x4e); return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0xff00, b, a);
+    }
+}
 INLINE F f_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 #define OWN_TRANSPOSE 1 /* of attention.h */
 INLINE void transpose(const void *rows, int64_t stride, void *columns) {

@@ -75,6 +75,21 @@ INLINE void f_store(float *p, F a) { EACH(i, 4) vst1q_f32(p + 4 * i, a.v[i]); }
 INLINE F f_add(F a, F b) { EACH(i, 4) a.v[i] = vaddq_f32(a.v[i], b.v[i]); return a; }
 INLINE F f_mul(F a, F b) { EACH(i, 4) a.v[i] = vmulq_f32(a.v[i], b.v[i]); return a; }
 INLINE F f_add_exact(F a, F b, F c) { EACH(i, 4) a.v[i] = vfmaq_f32(a.v[i], b.v[i], c.v[i]); return a; }
+INLINE F f_butterfly(F a, int half) {
+    static const uint32_t odd_lanes[4] = {0, 0xffffffff, 0, 0xffffffff};
+    const uint32x4_t odd = vld1q_u32(odd_lanes);
+    F r;
+    if (half >= 4) { /* whole registers */
+        EACH(i, 4) r.v[i] = i & half / 4 ? vsubq_f32(a.v[i - half / 4], a.v[i]) : vaddq_f32(a.v[i], a.v[i + half / 4]);
+        return r;
+    }
+    EACH(i, 4) {
+        float32x4_t b = half == 2 ? vextq_f32(a.v[i], a.v[i], 2) : vrev64q_f32(a.v[i]);
+        float32x4_t sum = vaddq_f32(a.v[i], b), difference = vsubq_f32(b, a.v[i]);
+        r.v[i] = half == 2 ? vcombine_f32(vget_low_f32(sum), vget_high_f32(difference)) : vbslq_f32(odd, difference, sum);
+    }
+    return r;
+}
 INLINE F f_half(const uint16_t *p) {
     F r;
     EACH(i, 4) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));

@@ -66,6 +66,12 @@ INLINE F f_add(F a, F b) { EACH(i, 16) a.v[i] += b.v[i]; return a; }
 INLINE F f_mul(F a, F b) { EACH(i, 16) a.v[i] *= b.v[i]; return a; }
 /* a + b c, where b c is exact: fused or not, it is one. */
 INLINE F f_add_exact(F a, F b, F c) { return f_add(a, f_mul(b, c)); }
+/* Lane l and lane l + half (1, 2, 4 or 8) become their sum and their difference. */
+INLINE F f_butterfly(F a, int half) {
+    F r;
+    EACH(l, 16) r.v[l] = l & half ? a.v[l - half] - a.v[l] : a.v[l] + a.v[l + half];
+    return r;
+}
 INLINE float half_to_float(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, fraction = h & 1023, bits;
     float value;
