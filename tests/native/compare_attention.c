@@ -1,4 +1,4 @@
-/* Attention: the way for few tokens against the one for many, and both between levels. */
+/* Attention: one token and many, kv heads alone and together, and all between levels. */
 #include <string.h>
 
 #include "compare.h"

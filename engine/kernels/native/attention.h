@@ -60,7 +60,10 @@ INLINE void integer_vectors(int halves, const void *vectors, int64_t stride, int
     }
     transpose(lanes, 16, columns); /* so that the trees of all are additions of whole registers */
     for (int half = 8; half; half /= 2)
-        for (int l = 0; l < half; l++) f_store(columns + 16 * l, f_add(f_load(columns + 16 * l), f_load(columns + 16 * (l + half))));
+        for (int l = 0; l < half; l++) {
+            F sum = f_add(f_load(columns + 16 * l), f_load(columns + 16 * (l + half)));
+            f_store(columns + 16 * l, sum);
+        }
     for (int j = 0; j < 16; j++) {
         const float square = columns[j], length = sqrtf(square);
         const float inverse = 32512.0f / length, scale = length / 32512.0f;
