@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import Any
@@ -30,12 +31,12 @@ from engine.state import State
 DESCRIPTION = """\
 Decode: evaluate one token after another, as when an answer is generated.
 
-Every round measures how fast the memory can be read, then --steps tokens of our engine, then as many of the
-peer's. Printed are medians over the rounds: tokens a second, the bytes of weights that this reads, and the
-share of the read bandwidth of the same run; beside a peer also the ratio to it.
+Every round decodes --steps tokens with our engine, with a reading of the memory before each, then as many
+with the peer. Printed are medians over the rounds: tokens a second, the bytes of weights that this reads, and
+the share of the bandwidth that the readings of the same round had; beside a peer also the ratio to it.
 
   python -m benchmarks decode --model 1.7b --type Q2_0 --peer-python /path/to/environment/bin/python
-  python -m benchmarks decode --model 27b --type PQ2_0 --steps 16 --bits 8 --save results.jsonl
+  python -m benchmarks decode --model 27b --type PQ2_0 --steps 8 --bits 8 --save results.jsonl
   python -m benchmarks decode --context-fill 4096 --kernel avx2
 """
 PROMPT_TOKENS = 4
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_subject_options(parser)
     add_engine_options(parser)
-    parser.add_argument("--steps", type=count, default=32, help="tokens to decode in a round (32)")
+    parser.add_argument("--steps", type=count, default=16, help="tokens to decode in a round (16)")
     parser.add_argument(
         "--context-fill",
         type=count,
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"tokens that the sequence has before ({PROMPT_TOKENS})",
     )
-    parser.add_argument("--rounds", type=count, default=3, help="rounds to take medians of (3)")
+    parser.add_argument("--rounds", type=count, default=5, help="rounds to take medians of (5)")
     add_peer_options(parser)
     add_result_options(parser)
 
@@ -65,24 +66,29 @@ def run(options: argparse.Namespace) -> None:
     subject, engine = open_subject(options), engine_options(options)
     past: int = options.context_fill
     steps: int = options.steps
-    decoder = engine.load(subject, past + steps).decoder
+    model = engine.load(subject, past + steps)
+    decoder = model.decoder
     on_huge_pages = huge_page_bytes()
     state = decoder.new_state()
     ids = token_ids(subject, past + steps)
     fill(decoder, state, ids[:past])
     start = state.checkpoint(past)
 
-    def ours() -> float:
+    def ours(read: Callable[[], None]) -> float:
         state.restore(start)
-        started = time.perf_counter()
+        elapsed = 0.0
         for token in ids[past:]:
+            read()
+            started = time.perf_counter()
             decoder.evaluate([Step(state, [token])])
-        return steps / (time.perf_counter() - started)
+            elapsed += time.perf_counter() - started
+        return steps / elapsed
 
     with peer_beside(options.peer_python, subject, engine.threads, past + steps + 8) as peer:
         theirs = partial(peer.decode, ids[:past], steps) if peer is not None else None
         children = [peer.process] if peer is not None else []
-        rounds = measure(options.rounds, ReadSpeed(engine.threads), ours, theirs, children)
+        speed = ReadSpeed(engine.threads, model.data)
+        rounds = measure(options.rounds, speed, ours, theirs, children)
         beside = rounds.compared(peer)
     if beside is not None:
         beside["share"] = beside["tokens_per_second"] * subject.weight_bytes / rounds.bandwidth
@@ -105,7 +111,7 @@ def _report(
 ) -> None:
     rate = median(rounds.ours)
     used = rate * subject.weight_bytes
-    share = used / rounds.bandwidth
+    share = rounds.share(subject.weight_bytes)
     more = f", {1000 / rate:.4g} ms each, {used / 1e9:.3g} GB/s of weights, {share:.1%} of the bandwidth"
     lines = [bandwidth_line(rounds, engine.threads), speed_line("ours", rounds.ours, more)]
     if on_huge_pages is not None:

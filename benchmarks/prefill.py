@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 
@@ -57,22 +58,27 @@ def run(options: argparse.Namespace) -> None:
     subject, engine = open_subject(options), engine_options(options)
     tokens: int = options.tokens
     block, theirs_tokens = options.block, options.peer_tokens or tokens
-    decoder = engine.load(subject, tokens).decoder
+    model = engine.load(subject, tokens)
+    decoder = model.decoder
     state = decoder.new_state()
     ids = token_ids(subject, max(tokens, theirs_tokens))
 
-    def ours() -> float:
+    def ours(read: Callable[[], None]) -> float:
         state.clear()
+        read()
         started = time.perf_counter()
         for first in range(0, tokens, block):
             part = ids[first : min(first + block, tokens)]
             decoder.evaluate([Step(state, part, "last" if first + block >= tokens else "none")])
-        return tokens / (time.perf_counter() - started)
+        elapsed = time.perf_counter() - started
+        read()
+        return tokens / elapsed
 
     with peer_beside(options.peer_python, subject, engine.threads, theirs_tokens + 8) as peer:
         theirs = partial(peer.prefill, ids[:theirs_tokens]) if peer is not None else None
         children = [peer.process] if peer is not None else []
-        rounds = measure(options.rounds, ReadSpeed(engine.threads), ours, theirs, children)
+        speed = ReadSpeed(engine.threads, model.data)
+        rounds = measure(options.rounds, speed, ours, theirs, children)
         beside = rounds.compared(peer)
     if beside is not None:
         beside["tokens"] = theirs_tokens

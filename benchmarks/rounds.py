@@ -1,12 +1,15 @@
-"""Measuring in rounds: the memory's speed, our engine, the peer, and again, so that all see the same machine.
+"""Measuring in rounds: our engine with readings of the memory in between, then the peer, and again.
 
-Medians are over the rounds; all rounds are kept, so that one which others disturbed shows.
+A virtual machine's memory can change its speed several times a second. What is compared with it is therefore
+interleaved with it: a round's bandwidth is the bytes of all its readings over their time. Medians are over
+the rounds; all rounds are kept, so that one which others disturbed shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -16,27 +19,36 @@ from benchmarks.peer import Peer
 
 Rate = Callable[[], float]
 """Runs something once; returns its tokens a second."""
+InterleavedRate = Callable[[Callable[[], None]], float]
+"""The same, and calls its argument before, within or after, to read the memory, which is not timed."""
 
 
 @dataclass
 class Rounds:
-    """What the rounds gave: bytes a second by reader, tokens a second of ours and of the peer's."""
+    """What the rounds gave: bytes a second read in each, tokens a second of ours and of the peer's."""
 
-    reads: dict[str, list[float]] = field(default_factory=dict)
+    reader: str
+    bandwidths: list[float] = field(default_factory=list)
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
     other_processors: float | None = None
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second: the median of the reader that was faster."""
-        return max(map(median, self.reads.values()))
+        """Bytes a second: the median round's."""
+        return median(self.bandwidths)
+
+    def share(self, nbytes: float) -> float:
+        """Of its round's bandwidth, how much ours used where a token reads `nbytes`; the median."""
+        shares = (rate * nbytes / speed for rate, speed in zip(self.ours, self.bandwidths, strict=True))
+        return median(shares)
 
     def conditions(self) -> dict[str, Any]:
         """What results say of the machine during the rounds."""
         return {
             "read_bytes_per_second": self.bandwidth,
-            "reads": self.reads,
+            "reader": self.reader,
+            "bandwidths": self.bandwidths,
             "other_processors": self.other_processors,
         }
 
@@ -53,27 +65,32 @@ class Rounds:
         }
 
 
-def measure(count: int, speed: ReadSpeed, ours: Rate, theirs: Rate | None, children: Sequence[int]) -> Rounds:
+def measure(
+    count: int, speed: ReadSpeed, ours: InterleavedRate, theirs: Rate | None, children: Sequence[int]
+) -> Rounds:
     """`count` rounds; `children` are the processes that belong to the measurement."""
-    rounds = Rounds()
+    rounds = Rounds(speed.reader)
     load = OtherLoad(children)
     for _ in range(count):
-        for name, value in speed.measure().items():
-            rounds.reads.setdefault(name, []).append(value)
-        rounds.ours.append(ours())
+        readings: list[tuple[int, float]] = []
+        rounds.ours.append(ours(partial(_read, speed, readings)))
+        nbytes, seconds = map(sum, zip(*readings, strict=True))
+        rounds.bandwidths.append(nbytes / seconds)
         if theirs is not None:
             rounds.theirs.append(theirs())
     rounds.other_processors = load.processors()
     return rounds
 
 
+def _read(speed: ReadSpeed, readings: list[tuple[int, float]]) -> None:
+    readings.append(speed.measure())
+
+
 def bandwidth_line(rounds: Rounds, threads: int) -> tuple[str, str]:
     """The read bandwidth, for printing."""
-    each = "; ".join(
-        f"{name} {' '.join(f'{value / 1e9:.1f}' for value in values)}"
-        for name, values in rounds.reads.items()
-    )
-    return "memory", f"{rounds.bandwidth / 1e9:.1f} GB/s read by {threads} threads (by reader: {each})"
+    each = " ".join(f"{value / 1e9:.1f}" for value in rounds.bandwidths)
+    text = f"{rounds.bandwidth / 1e9:.1f} GB/s read by {threads} threads ({rounds.reader}; rounds: {each})"
+    return "memory", text
 
 
 def speed_line(label: str, rates: Sequence[float], more: str = "") -> tuple[str, str]:

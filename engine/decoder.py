@@ -15,6 +15,7 @@ import numpy as np
 from engine.errors import InvalidInputError
 from engine.graphs.graph import Graph, Span
 from engine.kernels.canon import Floats
+from engine.memory import Room
 from engine.state import State
 
 Rows = Literal["none", "last", "all"]
@@ -54,7 +55,9 @@ class Decoder:
 
     def new_state(self) -> State:
         """An empty sequence."""
-        return State([layer.mixer.new_memory(self.context) for layer in self._graph.layers], self.context)
+        room = Room(self.checkpoint_bytes)
+        memories = [layer.mixer.new_memory(self.context, room) for layer in self._graph.layers]
+        return State(memories, self.context)
 
     def evaluate(self, steps: Sequence[Step], check: Callable[[], None] = _never) -> list[Floats]:
         """Append each step's tokens to its state; logits float32 [rows, vocabulary] of each step.

@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.errors import MetadataError, UnsupportedContractError
 from engine.gguf import Metadata
-from engine.kernels import Kernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, Indices, Rotation
 
 _PREFIX = "prism.hadamard."
 _TRANSFORM = "normalized-sylvester-walsh-hadamard"
@@ -23,23 +21,6 @@ _AXIS = "input-last-dimension"
 _EMBEDDING = "token_embd.weight"
 _ATTENTION_KINDS = ("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_gate", "attn_output")
 _LAYER_KINDS = frozenset((*_ATTENTION_KINDS, "ffn_gate", "ffn_up", "ffn_down", "ssm_out"))
-
-
-@dataclass(frozen=True, eq=False)
-class Rotation:
-    """The rotation of one input width; compared by identity so that projections can share its result."""
-
-    block: int
-    signs: Floats  # (width,)
-    order: NDArray[np.int64] | None = None  # features are taken in this order first
-
-    def apply(self, x: Floats, kernels: Kernels) -> Floats:
-        """H (signs ⊙ x[order]) for x [tokens, width]."""
-        return kernels.hadamard(x, self.order, self.signs, None, self.block)
-
-    def invert(self, z: Floats, kernels: Kernels) -> Floats:
-        """signs ⊙ (H z) for z [tokens, width]."""
-        return kernels.hadamard(z, None, None, self.signs, self.block)
 
 
 @dataclass(frozen=True)
@@ -53,7 +34,7 @@ class HadamardContract:
     grouped_values: bool | None
     _rotations: dict[tuple[int, bool], Rotation] = field(default_factory=dict)
 
-    def rotation(self, name: str, width: int, order: NDArray[np.int64] | None = None) -> Rotation | None:
+    def rotation(self, name: str, width: int, order: Indices | None = None) -> Rotation | None:
         """The rotation of the input of tensor `name`, None if it is not folded.
 
         `order` is the permutation that this tensor needs first; one rotation is shared by all tensors of

@@ -1,8 +1,7 @@
 """Projections: a weight matrix with the rotation its input needs, and several that read one input.
 
-Several projections read one activation (query, key and value; gate and up). What they share is done once:
-an input is rotated once for all that are folded alike, and neighbours whose matrices the backend reads in
-one form are multiplied in one call.
+Several projections read one activation (query, key and value; gate and up). Neighbours that are folded alike
+and whose matrices the backend reads in one form are multiplied in one call, which rotates their input once.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from engine.hadamard import Rotation
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, Rotation
 from engine.kernels.matrices import Matrix
 
 
@@ -26,8 +24,7 @@ class Linear:
 
     def __call__(self, x: Floats) -> Floats:
         """Products float32 [tokens, rows] of x [tokens, inputs]."""
-        rotated = x if self.rotation is None else self.rotation.apply(x, self.kernels)
-        return self.kernels.multiply([self.matrix], rotated)[0]
+        return self.kernels.multiply([self.matrix], x, self.rotation)[0]
 
 
 class Projections:
@@ -48,10 +45,6 @@ class Projections:
     def __call__(self, x: Floats) -> list[Floats]:
         """The products of each projection with x [tokens, inputs], float32 [tokens, rows]."""
         out: list[Floats] = []
-        rotation, rotated = None, x
-        for wanted, matrices in self._runs:
-            if wanted is not rotation:
-                rotation = wanted
-                rotated = x if wanted is None else wanted.apply(x, self._kernels)
-            out += self._kernels.multiply(matrices, rotated)
+        for rotation, matrices in self._runs:
+            out += self._kernels.multiply(matrices, x, rotation)
         return out

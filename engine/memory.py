@@ -6,6 +6,8 @@ below it; a recurrent memory changes in place, so going back needs a copy.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +18,31 @@ from engine.kernels.canon import Floats
 
 Halves = NDArray[np.float16]
 Arrays = tuple[NDArray[Any], ...]
+
+_LINE_BYTES = 64
+
+
+def line_aligned(nbytes: int) -> NDArray[np.uint8]:
+    """Memory of unknown contents that starts a cache line, so that no vector of a row lies in two.
+
+    From 4 MB on, NumPy asks Linux for huge pages.
+    """
+    memory = np.empty(nbytes + _LINE_BYTES, np.uint8)
+    start = -memory.ctypes.data % _LINE_BYTES
+    return memory[start : start + nbytes]
+
+
+class Room:
+    """The memory of all recurrent layers of a sequence in one piece, which huge pages can hold."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._left = line_aligned(nbytes).view(np.float32)
+
+    def take(self, shape: Sequence[int]) -> Floats:
+        """The next array, of unknown contents."""
+        size = math.prod(shape)
+        taken, self._left = self._left[:size].reshape(shape), self._left[size:]
+        return taken
 
 
 class LayerMemory(Protocol):

@@ -52,7 +52,8 @@ class Identity:
 class Model:
     """Everything that a request needs; `chat` is None if no built-in renderer fits the file's template.
 
-    `template_sha256` is the digest of the template's text inside the file, None if there is none.
+    `template_sha256` is the digest of the template's text inside the file, None if there is none. `data` is
+    the memory that the file was read to, where weights lie as the backend arranged them.
     """
 
     identity: Identity
@@ -61,6 +62,7 @@ class Model:
     chat: ChatTemplate | None
     kernels: Kernels
     template_sha256: str | None
+    data: memoryview
 
 
 def load_model(
@@ -112,7 +114,8 @@ def load_model(
     )
     decoder = Decoder(graph, str(identity), length)
     chat = choose_template(metadata, chat_template)
-    return Model(identity, decoder, tokenizer, chat, kernels, embedded_template_sha256(metadata))
+    template_sha256 = embedded_template_sha256(metadata)
+    return Model(identity, decoder, tokenizer, chat, kernels, template_sha256, file.data)
 
 
 def resolve_context(metadata: Metadata, architecture: str, context: int | None) -> int:

@@ -7,13 +7,12 @@ ignoring part of a model would change what it says without a sign.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine import tensor_types as types
 from engine.errors import MetadataError, UnsupportedArchitectureError
-from engine.hadamard import HadamardContract, Rotation
+from engine.hadamard import HadamardContract
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, Indices, Rotation
 from engine.kernels.matrices import Matrix
 from engine.layout import Tensor
 from engine.linear import Linear
@@ -39,7 +38,7 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
-    def linear(self, name: str, inputs: int, rows: int, order: NDArray[np.int64] | None = None) -> Linear:
+    def linear(self, name: str, inputs: int, rows: int, order: Indices | None = None) -> Linear:
         """The projection of matrix `name` [rows, inputs]; `order` permutes a folded matrix's inputs first."""
         matrix = self.matrix(name, inputs, rows)
         return Linear(matrix, self.rotation(name, inputs, order), self.kernels)
@@ -49,7 +48,7 @@ class Weights:
         tensor = self._take(name, (inputs, rows))
         return self.kernels.matrix(tensor.type, self._raw(tensor))
 
-    def rotation(self, name: str, inputs: int, order: NDArray[np.int64] | None = None) -> Rotation | None:
+    def rotation(self, name: str, inputs: int, order: Indices | None = None) -> Rotation | None:
         """How the contract rotates the input of tensor `name`, if it does."""
         return None if self.contract is None else self.contract.rotation(name, inputs, order)
 

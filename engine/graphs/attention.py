@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from engine.graphs.rope import RopeTable
 from engine.kernels import Kernels
 from engine.kernels.canon import Floats, HeadNorms
 from engine.linear import Linear, Projections
-from engine.memory import AttentionMemory
+from engine.memory import AttentionMemory, Room, line_aligned
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,13 @@ class Attention:
             mixed = kernels.sigmoid_product(gate, mixed)
         return self.output(mixed.reshape(mixed.shape[0], -1))
 
-    def new_memory(self, context: int) -> AttentionMemory:
-        """Room for `context` positions, untouched until used."""
+    def new_memory(self, context: int, room: Room) -> AttentionMemory:
+        """Memory for `context` positions, untouched until used."""
+        del room
         shape = self.shape
-        return AttentionMemory(
-            np.empty((context, shape.kv_heads, shape.key_dim), np.float16),
-            np.empty((context, shape.kv_heads, shape.value_dim), np.float16),
-        )
+        sizes = [(context, shape.kv_heads, dim) for dim in (shape.key_dim, shape.value_dim)]
+        keys, values = (line_aligned(2 * math.prod(size)).view(np.float16).reshape(size) for size in sizes)
+        return AttentionMemory(keys, values)
 
     def memory_bytes(self, context: int) -> int:
         """Two bytes a key or value element."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from engine.graphs.graph import Span
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import DeltaWeights, Floats
 from engine.linear import Linear, Projections
-from engine.memory import DeltaMemory
+from engine.memory import DeltaMemory, Room
 
 
 @dataclass(frozen=True)
@@ -44,60 +44,34 @@ class DeltaShape:
 
 @dataclass(frozen=True)
 class DeltaNet:
-    """q, k, v = silu(conv(qkv x)); g = a softplus(alpha x + dt); beta = sigmoid(beta x); delta rule; norm.
-
-    The normed result is multiplied by silu(gate x). `a` is stored as -exp(A_log), so g <= 0 and exp(g) is
-    the decay.
-    """
+    """Projections around `kernels.delta_net`, which says what is computed."""
 
     shape: DeltaShape
     inputs: Projections  # qkv, gate, alpha, beta
     output: Linear
-    convolution: Floats  # (taps, channels), the last tap is the current token
-    a: Floats  # (value heads,)
-    dt: Floats  # (value heads,)
-    norm: Floats  # (dim,)
-    epsilon: np.float32
+    weights: DeltaWeights
     kernels: Kernels
 
     def __call__(self, x: Floats, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; advances the spans' memories."""
-        shape, kernels = self.shape, self.kernels
-        raw, gate, alpha, beta = self.inputs(x)
-        decay, strength = kernels.gates(alpha, beta, self.a, self.dt)
+        projected = self.inputs(x)
         parts = []
         for span in spans:
             memory = span.memories[layer]
             assert isinstance(memory, DeltaMemory)
-            inputs = np.concatenate((memory.recent, raw[span.rows]))
-            memory.recent[:] = inputs[len(inputs) - (shape.taps - 1) :]
-            heads = self._heads(kernels.convolve(inputs, self.convolution))
-            rows = span.rows
-            parts.append(kernels.delta_rule(memory.state, *heads, decay[rows], strength[rows]))
-        mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        normed = kernels.rms_norm(mixed, None, self.norm, self.epsilon).reshape(mixed.shape[0], -1)
-        return self.output(kernels.silu_product(gate, normed))
+            inputs, gate, alpha, beta = (array[span.rows] for array in projected)
+            parts.append(
+                self.kernels.delta_net(inputs, gate, alpha, beta, memory.recent, memory.state, self.weights)
+            )
+        return self.output(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
-    def _heads(self, convolved: Floats) -> tuple[Floats, Floats, Floats]:
-        """Queries and keys of unit length (queries also divided by sqrt(dim)), and values, by head."""
-        shape = self.shape
-        ends = (shape.key_width, 2 * shape.key_width)
-        query = convolved[:, : ends[0]].reshape(-1, shape.key_heads, shape.dim)
-        key = convolved[:, ends[0] : ends[1]].reshape(-1, shape.key_heads, shape.dim)
-        value = convolved[:, ends[1] :].reshape(-1, shape.value_heads, shape.dim)
-        return (
-            self.kernels.unit_heads(query, self.epsilon, np.float32(shape.dim**-0.5)),
-            self.kernels.unit_heads(key, self.epsilon, np.float32(1)),
-            np.ascontiguousarray(value),
-        )
-
-    def new_memory(self, context: int) -> DeltaMemory:
-        """Zeros; the size does not depend on the context."""
+    def new_memory(self, context: int, room: Room) -> DeltaMemory:
+        """The size does not depend on the context."""
         del context
         shape = self.shape
         return DeltaMemory(
-            np.zeros((shape.value_heads, shape.dim, shape.dim), np.float32),
-            np.zeros((shape.taps - 1, shape.channels), np.float32),
+            room.take((shape.value_heads, shape.dim, shape.dim)),
+            room.take((shape.taps - 1, shape.channels)),
         )
 
     def memory_bytes(self, context: int) -> int:
@@ -108,5 +82,5 @@ class DeltaNet:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """The whole memory is copied."""
+        """The whole memory is copied; what `new_memory` takes of a room."""
         return self.memory_bytes(0)

@@ -13,12 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.hadamard import Rotation
 from engine.kernels import Kernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, Rotation
 from engine.kernels.matrices import Matrix
 from engine.linear import Linear, Projections
-from engine.memory import LayerMemory
+from engine.memory import LayerMemory, Room
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Mixer(Protocol):
     def __call__(self, x: Floats, spans: Sequence[Span], layer: int) -> Floats:
         """Outputs [tokens, width]; reads and extends memory `layer` of every span."""
 
-    def new_memory(self, context: int) -> LayerMemory:
-        """An empty memory for sequences of up to `context` tokens."""
+    def new_memory(self, context: int, room: Room) -> LayerMemory:
+        """A memory for sequences of up to `context` tokens, not cleared; a recurrent one lies in `room`."""
 
     def memory_bytes(self, context: int) -> int:
         """Bytes of such a memory."""
@@ -87,7 +86,7 @@ class Embedding:
     def __call__(self, tokens: list[int]) -> Floats:
         """Embeddings float32 [tokens, width]."""
         rows = self.matrix.select(tokens)
-        return rows if self.rotation is None else self.rotation.invert(rows, self.kernels)
+        return rows if self.rotation is None else self.kernels.unfold(rows, self.rotation)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ multi-token-prediction blocks are not part of the main pass and are skipped.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.errors import MetadataError
 from engine.gguf import Metadata
@@ -17,6 +16,7 @@ from engine.graphs.delta_net import DeltaNet, DeltaShape
 from engine.graphs.graph import Graph, Layer, Mixer
 from engine.graphs.rope import rope_table
 from engine.graphs.transformer import Sizes, attention, feed_forward, finish
+from engine.kernels.canon import DeltaWeights, Indices
 from engine.linear import Projections
 from engine.weights import Weights
 
@@ -102,16 +102,18 @@ def _delta_net(weights: Weights, sizes: Sizes, shape: DeltaShape, index: int) ->
         weights.linear(
             f"{name}ssm_out.weight", shape.value_width, sizes.width, _grouped_order(weights, shape)
         ),
-        np.ascontiguousarray(weights.array(f"{name}ssm_conv1d.weight", (shape.channels, shape.taps)).T),
-        weights.array(f"{name}ssm_a", (shape.value_heads,)),
-        weights.array(f"{name}ssm_dt.bias", (shape.value_heads,)),
-        weights.array(f"{name}ssm_norm.weight", (shape.dim,)),
-        sizes.epsilon,
+        DeltaWeights(
+            np.ascontiguousarray(weights.array(f"{name}ssm_conv1d.weight", (shape.channels, shape.taps)).T),
+            weights.array(f"{name}ssm_a", (shape.value_heads,)),
+            weights.array(f"{name}ssm_dt.bias", (shape.value_heads,)),
+            weights.array(f"{name}ssm_norm.weight", (shape.dim,)),
+            sizes.epsilon,
+        ),
         weights.kernels,
     )
 
 
-def _grouped_order(weights: Weights, shape: DeltaShape) -> NDArray[np.int64] | None:
+def _grouped_order(weights: Weights, shape: DeltaShape) -> Indices | None:
     """The order that takes tiled features (rep, key, dim) to grouped ones (key, rep, dim), if needed."""
     if weights.contract is None or not weights.contract.grouped_values:
         return None

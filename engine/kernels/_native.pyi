@@ -29,8 +29,23 @@ class Backend:
     threads: int
     def __init__(self, name: str, threads: int) -> None: ...
     def pack(self, type_index: int, raw: NDArray[np.uint8], inputs: int) -> Packed: ...
-    def multiply_packed(self, matrices: list[Any], x: Floats, bits: int) -> list[Floats]: ...
-    def multiply_dense(self, m: Dense, x: Floats) -> Floats: ...
+    def multiply_packed(
+        self,
+        matrices: list[Any],
+        x: Floats,
+        bits: int,
+        block: int,
+        signs: Floats | None,
+        order: NDArray[np.int64] | None,
+    ) -> list[Floats]: ...
+    def multiply_dense(
+        self,
+        matrices: list[Any],
+        x: Floats,
+        block: int,
+        signs: Floats | None,
+        order: NDArray[np.int64] | None,
+    ) -> list[Floats]: ...
     def rms_norm(self, x: Floats, add: Floats | None, weight: Floats, epsilon: np.float32) -> Floats: ...
     def attend(
         self,
@@ -48,20 +63,21 @@ class Backend:
         position: int,
         scale: np.float32,
     ) -> Floats: ...
-    def l2_heads(self, x: Floats, epsilon: np.float32, factor: np.float32) -> Floats: ...
-    def delta_rule(
-        self, state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, beta: Floats
+    def delta_net(
+        self,
+        inputs: Floats,
+        gate: Floats,
+        alpha: Floats,
+        beta: Floats,
+        recent: Floats,
+        state: Floats,
+        convolution: Floats,
+        a: Floats,
+        dt: Floats,
+        norm: Floats,
+        epsilon: np.float32,
     ) -> Floats: ...
-    def gates(self, alpha: Floats, beta: Floats, a: Floats, dt: Floats) -> tuple[Floats, Floats]: ...
-    def convolve(self, inputs: Floats, weights: Floats) -> Floats: ...
+    def unfold(self, z: Floats, block: int, signs: Floats) -> Floats: ...
     def silu_product(self, gate: Floats, up: Floats) -> Floats: ...
     def sigmoid_product(self, gate: Floats, values: Floats) -> Floats: ...
-    def hadamard(
-        self,
-        x: Floats,
-        order: NDArray[np.int64] | None,
-        before: Floats | None,
-        after: Floats | None,
-        block: int,
-    ) -> Floats: ...
     def read(self, data: NDArray[np.uint8]) -> None: ...

@@ -23,7 +23,7 @@ cdef extern from "native/kernels.h" nogil:
     ctypedef struct packed_type:
         int group, bits, registers, pieces, file_bytes, order
     enum:
-        TILE_TOKENS, MOST_HEADS
+        TILE_TOKENS, MOST_HEADS, MAX_DIM
     cdef enum packed_id:
         Q1_0, Q2_0, PQ2_0, PTQ1_0, Q4_0, Q4_1, Q8_0
     const packed_type packed_types[7]
@@ -60,13 +60,19 @@ cdef extern from "native/kernels.h" nogil:
         float scale
         float *out
     ctypedef struct delta_job:
-        float *state
-        const float *query
-        const float *key
-        const float *value
-        const float *decay
+        const float *inputs
+        const float *gate
+        const float *alpha
         const float *beta
-        int64_t tokens, key_heads, value_heads, key_dim, value_dim
+        float *recent
+        float *state
+        const float *convolution
+        const float *a
+        const float *dt
+        const float *norm
+        float epsilon, query_factor
+        int64_t tokens, channels, taps, key_heads, value_heads, key_dim, value_dim
+        float *heads
         float *out
     ctypedef struct level:
         const char *name
@@ -76,11 +82,9 @@ cdef extern from "native/kernels.h" nogil:
         void (*rms_norm)(float *, const float *, const float *, float, int64_t, int64_t, float *) noexcept nogil
         void (*heads)(const head_view *, const float *, float, const rope_rows *, float *) noexcept nogil
         void (*heads_half)(const head_view *, const float *, float, const rope_rows *, uint16_t *) noexcept nogil
-        void (*l2_heads)(const head_view *, float, float, float *) noexcept nogil
         void (*attention)(const attention_job *, int64_t, int64_t, int64_t, int64_t, float *) noexcept nogil
-        void (*delta_rule)(const delta_job *, int64_t) noexcept nogil
-        void (*gates)(const float *, const float *, const float *, const float *, int64_t, int64_t, float *, float *) noexcept nogil
-        void (*convolve)(const float *, const float *, int64_t, int64_t, int64_t, float *) noexcept nogil
+        void (*delta_inputs)(const delta_job *, int64_t, int64_t) noexcept nogil
+        void (*delta_heads)(const delta_job *, int64_t, int64_t) noexcept nogil
         void (*silu_product)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*sigmoid_product)(const head_view *, const float *, float *) noexcept nogil
         void (*hadamard)(const float *, const int64_t *, const float *, const float *, int64_t, int64_t, int64_t,
@@ -303,12 +307,16 @@ cdef struct packed_work:
     int count
     int64_t step
 
+cdef struct dense_product:
+    const dense_matrix *matrix
+    float *out
+
 cdef struct dense_work:
     const level *at
-    const dense_matrix *matrix
+    dense_product *products
+    int count
     const float *x
     int64_t tokens, step
-    float *out
 
 cdef struct attention_work:
     const level *at
@@ -318,6 +326,7 @@ cdef struct attention_work:
 cdef struct delta_work:
     const level *at
     delta_job job
+    int64_t heads, step
 
 cdef struct repack_work:
     packed_matrix *matrix
@@ -330,12 +339,12 @@ cdef struct read_work:
 
 # What is done to each token alone: one task is a run of tokens.
 cdef enum token_operation:
-    QUANTISE, RMS_NORM, HEADS, HEADS_HALF, SILU_PRODUCT, CONVOLVE, HADAMARD
+    QUANTISE, RMS_NORM, HEADS, HEADS_HALF, SILU_PRODUCT, HADAMARD
 
 cdef struct token_work:
     const level *at
     token_operation operation
-    int64_t tokens, step, width, size, taps
+    int64_t tokens, step, width, size
     float *x
     const float *y
     const float *z
@@ -362,8 +371,6 @@ cdef void token_task(void *context, long index) noexcept nogil:
         w.at.rms_norm(w.x + at, NULL if w.y == NULL else w.y + at, w.z, w.epsilon, last - first, w.width, w.out + at)
     elif w.operation == SILU_PRODUCT:
         w.at.silu_product(w.x + at, w.y + at, (last - first) * w.width, w.out + at)
-    elif w.operation == CONVOLVE:
-        w.at.convolve(w.x + at, w.y, last - first, w.width, w.taps, w.out + at)
     elif w.operation == HADAMARD:
         w.at.hadamard(w.x + at, w.indices, w.y, w.z, last - first, w.width, w.size, w.out + at)
     else:
@@ -392,8 +399,15 @@ cdef void packed_task(void *context, long index) noexcept nogil:
 
 cdef void dense_task(void *context, long index) noexcept nogil:
     cdef dense_work *w = <dense_work *>context
-    cdef int64_t first = index * w.step, last = first + w.step
-    w.at.dense(w.matrix, w.x, w.tokens, w.out, first, last if last < w.matrix.rows else w.matrix.rows)
+    cdef int64_t first = index * w.step, last = first + w.step, here, end
+    cdef int i
+    for i in range(w.count):
+        here = first if first > 0 else 0
+        end = last if last < w.products[i].matrix.rows else w.products[i].matrix.rows
+        if here < end:
+            w.at.dense(w.products[i].matrix, w.x, w.tokens, w.products[i].out, here, end)
+        first -= w.products[i].matrix.rows
+        last -= w.products[i].matrix.rows
 
 cdef void attention_task(void *context, long index) noexcept nogil:
     cdef attention_work *w = <attention_work *>context
@@ -407,9 +421,15 @@ cdef void attention_task(void *context, long index) noexcept nogil:
     w.at.attention(&w.job, head, heads, first, last if last < w.job.query.tokens else w.job.query.tokens, scratch)
     free(memory)
 
-cdef void delta_task(void *context, long index) noexcept nogil:
+cdef void delta_inputs_task(void *context, long index) noexcept nogil:
     cdef delta_work *w = <delta_work *>context
-    w.at.delta_rule(&w.job, index)
+    cdef int64_t first = index * w.step, last = first + w.step
+    w.at.delta_inputs(&w.job, first, last if last < w.heads else w.heads)
+
+cdef void delta_heads_task(void *context, long index) noexcept nogil:
+    cdef delta_work *w = <delta_work *>context
+    cdef int64_t first = index * w.step, last = first + w.step
+    w.at.delta_heads(&w.job, first, last if last < w.heads else w.heads)
 
 cdef void repack_task(void *context, long index) noexcept nogil:
     cdef repack_work *w = <repack_work *>context
@@ -510,14 +530,18 @@ cdef class Backend:
         self.each_token(&work, QUANTISE, a.tokens, a.inputs)
         return result
 
-    def multiply_packed(self, list matrices, cnp.ndarray x, int bits):
-        """Products [tokens, rows] of matrices of one group and order with x, rounded to integers of `bits`."""
+    cdef cnp.ndarray rotated(self, cnp.ndarray x, int64_t block, object signs, object order):
+        """x, or H (signs * x[order]) where `block` is not 0."""
+        return x if block == 0 else self.hadamard(x, order, signs, None, block)
+
+    def multiply_packed(self, list matrices, cnp.ndarray x, int bits, int64_t block, object signs, object order):
+        """Products [tokens, rows] of matrices of one group and order with x, rotated, then rounded to `bits`."""
         cdef int count = len(matrices), i
         cdef Packed m = matrices[0]
-        cdef Integers integers = self.quantise(x, m.group, m.order, bits)
+        cdef Integers integers = self.quantise(self.rotated(x, block, signs, order), m.group, m.order, bits)
         cdef product products[8]
         cdef packed_work work
-        cdef int64_t panels = 0
+        cdef int64_t panels = 0, runs
         cdef list out = []
         if count > 8:
             raise ValueError("at most eight matrices a call")
@@ -530,24 +554,38 @@ cdef class Backend:
             products[i].out = <float *>cnp.PyArray_DATA(<cnp.ndarray>array)
             panels += products[i].panels
         work.at, work.x, work.products, work.count = self.at, &integers.x, products, count
-        work.step = max(1, panels // (self.threads * 4)) if self.threads > 1 else panels
+        # Where weights are read only once, long runs of them: each start of a run waits for the memory.
+        runs = 1 if self.threads == 1 else self.threads * (2 if integers.x.tokens == 1 else 4)
+        work.step = max(1, panels // runs)
         with nogil:
             pool_run(self.threads_pool, packed_task, &work, (panels + work.step - 1) // work.step)
         return out
 
-    def multiply_dense(self, Dense m, cnp.ndarray x):
-        """Products [tokens, rows] with x, float32 [tokens, inputs]."""
+    def multiply_dense(self, list matrices, cnp.ndarray x, int64_t block, object signs, object order):
+        """Products [tokens, rows] of matrices of one width with x, float32 [tokens, inputs], rotated first."""
+        cdef int count = len(matrices), i
+        cdef Dense m
+        cdef dense_product products[8]
         cdef dense_work work
-        cdef int64_t chunks = self.threads * 4
-        work.at, work.matrix, work.x = self.at, &m.matrix, floats(x, "x")
+        cdef int64_t chunks = self.threads * 4, rows = 0
+        cdef list out = []
+        x = self.rotated(x, block, signs, order)
+        if count > 8:
+            raise ValueError("at most eight matrices a call")
+        work.at, work.x, work.products, work.count = self.at, floats(x, "x"), products, count
         work.tokens = cnp.PyArray_DIM(x, 0)
-        cdef cnp.ndarray out = new_floats(work.tokens, m.rows)
-        work.out = <float *>cnp.PyArray_DATA(out)
-        if m.rows * m.inputs * work.tokens < 32768:
+        for i in range(count):
+            m = matrices[i]
+            array = new_floats(work.tokens, m.rows)
+            out.append(array)
+            products[i].matrix = &m.matrix
+            products[i].out = <float *>cnp.PyArray_DATA(<cnp.ndarray>array)
+            rows += m.rows
+        if rows * m.inputs * work.tokens < 32768:
             chunks = 1
-        work.step = (m.rows + chunks - 1) // chunks
+        work.step = (rows + chunks - 1) // chunks
         with nogil:
-            pool_run(self.threads_pool, dense_task, &work, (m.rows + work.step - 1) // work.step)
+            pool_run(self.threads_pool, dense_task, &work, (rows + work.step - 1) // work.step)
         return out
 
     def rms_norm(self, cnp.ndarray x, object add, cnp.ndarray weight, float epsilon):
@@ -571,7 +609,7 @@ cdef class Backend:
         work.y, work.epsilon = NULL if norm is None else floats(norm, "norm"), epsilon
         work.rope.cosines, work.rope.sines = floats(cosines, "cosines"), floats(sines, "sines")
         work.rope.pairs, work.rope.adjacent = cnp.PyArray_DIM(cosines, 1), adjacent
-        if work.view.dim > 1024:
+        if work.view.dim > MAX_DIM:
             raise ValueError("heads of more than 1024 dimensions")
         return work
 
@@ -625,54 +663,45 @@ cdef class Backend:
             raise MemoryError("no memory for attention scores")
         return out
 
-    def l2_heads(self, cnp.ndarray x, float epsilon, float factor):
-        """Heads of unit length times `factor`."""
-        cdef head_view view = view_heads(x, "x")
-        cdef cnp.ndarray out = new_like(x)
-        cdef float *result = <float *>cnp.PyArray_DATA(out)
-        with nogil:
-            self.at.l2_heads(&view, epsilon, factor, result)
-        return out
-
-    def delta_rule(self, cnp.ndarray state, cnp.ndarray query, cnp.ndarray key, cnp.ndarray value,
-                   cnp.ndarray decay, cnp.ndarray beta):
-        """See NumpyKernels.delta_rule."""
+    def delta_net(self, cnp.ndarray inputs, cnp.ndarray gate, cnp.ndarray alpha, cnp.ndarray beta, cnp.ndarray recent,
+                  cnp.ndarray state, cnp.ndarray convolution, cnp.ndarray a, cnp.ndarray dt, cnp.ndarray norm,
+                  float epsilon):
+        """See NumpyKernels.delta_net."""
         cdef delta_work work
         cdef delta_job *job = &work.job
-        work.at = self.at
-        job.state, job.query, job.key = floats(state, "state"), floats(query, "query"), floats(key, "key")
-        job.value, job.decay, job.beta = floats(value, "value"), floats(decay, "decay"), floats(beta, "beta")
-        job.tokens, job.key_heads = cnp.PyArray_DIM(key, 0), cnp.PyArray_DIM(key, 1)
+        cdef double dim
+        cdef cnp.ndarray heads = new_like(inputs), out = new_like(gate)
+        job.inputs, job.gate = floats(inputs, "inputs"), floats(gate, "gate")
+        job.alpha, job.beta = floats(alpha, "alpha"), floats(beta, "beta")
+        job.recent, job.state = floats(recent, "recent"), floats(state, "state")
+        job.convolution, job.norm = floats(convolution, "convolution"), floats(norm, "norm")
+        job.a, job.dt, job.epsilon = floats(a, "a"), floats(dt, "dt"), epsilon
+        job.heads, job.out = <float *>cnp.PyArray_DATA(heads), <float *>cnp.PyArray_DATA(out)
+        job.tokens, job.channels = cnp.PyArray_DIM(inputs, 0), cnp.PyArray_DIM(inputs, 1)
+        job.taps = cnp.PyArray_DIM(convolution, 0)
         job.value_heads, job.key_dim, job.value_dim = (
             cnp.PyArray_DIM(state, 0), cnp.PyArray_DIM(state, 1), cnp.PyArray_DIM(state, 2))
-        if job.key_dim % 16 or job.value_dim % 16 or job.key_dim > 1024:
+        if job.key_dim % 16 or job.value_dim % 16 or job.key_dim > MAX_DIM:
             raise ValueError("head dimensions must be multiples of 16 up to 1024")
-        cdef cnp.ndarray out = new_like(value)
-        job.out = <float *>cnp.PyArray_DATA(out)
+        job.key_heads = (job.channels - job.value_heads * job.value_dim) // (2 * job.key_dim)
+        dim = job.key_dim
+        job.query_factor = <float>(dim ** -0.5)
         with nogil:
-            pool_run(self.threads_pool, delta_task, &work, job.value_heads)
+            work.at, work.heads = self.at, 2 * job.key_heads + job.value_heads
+            work.step = self.heads_a_run(work.heads)
+            pool_run(self.threads_pool, delta_inputs_task, &work, (work.heads + work.step - 1) // work.step)
+            work.heads = job.value_heads
+            work.step = self.heads_a_run(work.heads)
+            pool_run(self.threads_pool, delta_heads_task, &work, (work.heads + work.step - 1) // work.step)
         return out
 
-    def gates(self, cnp.ndarray alpha, cnp.ndarray beta, cnp.ndarray a, cnp.ndarray dt):
-        """Decay exp(a softplus(alpha + dt)) and strength sigmoid(beta), [tokens, heads]."""
-        cdef int64_t tokens = cnp.PyArray_DIM(alpha, 0), heads = cnp.PyArray_DIM(alpha, 1)
-        cdef cnp.ndarray decay = new_floats(tokens, heads), strength = new_floats(tokens, heads)
-        self.at.gates(floats(alpha, "alpha"), floats(beta, "beta"), floats(a, "a"), floats(dt, "dt"), tokens, heads,
-                      <float *>cnp.PyArray_DATA(decay), <float *>cnp.PyArray_DATA(strength))
-        return decay, strength
+    cdef int64_t heads_a_run(self, int64_t heads) noexcept nogil:
+        """How many heads follow each other on one thread: the next one's memory is asked for in time."""
+        return (heads + 4 * self.threads - 1) // (4 * self.threads)
 
-    def convolve(self, cnp.ndarray inputs, cnp.ndarray weights):
-        """silu of the causal convolution of inputs [taps - 1 + tokens, channels] with weights [taps, channels]."""
-        cdef int64_t taps = cnp.PyArray_DIM(weights, 0), channels = cnp.PyArray_DIM(weights, 1)
-        cdef int64_t tokens = cnp.PyArray_DIM(inputs, 0) - (taps - 1)
-        cdef cnp.ndarray out = new_floats(tokens, channels)
-        cdef float *result = <float *>cnp.PyArray_DATA(out)
-        cdef float *x = floats(inputs, "inputs")
-        cdef float *w = floats(weights, "weights")
-        cdef token_work work
-        work.x, work.y, work.taps, work.out = x, w, taps, result
-        self.each_token(&work, CONVOLVE, tokens, channels)
-        return out
+    def unfold(self, cnp.ndarray z, int64_t block, cnp.ndarray signs):
+        """signs * (H z), for z [tokens, width]."""
+        return self.hadamard(z, None, None, signs, block)
 
     def silu_product(self, cnp.ndarray gate, cnp.ndarray up):
         """silu(gate) ⊙ up."""
@@ -696,8 +725,8 @@ cdef class Backend:
             self.at.sigmoid_product(&view, v, result)
         return out
 
-    def hadamard(self, cnp.ndarray x, object order, object before, object after, int64_t block):
-        """Signs, permutation and transform of x [tokens, width]; see canon.hadamard."""
+    cdef cnp.ndarray hadamard(self, cnp.ndarray x, object order, object before, object after, int64_t block):
+        """x [tokens, width] in `order`, times `before`, transformed, times `after`, where given."""
         cdef int64_t tokens = cnp.PyArray_DIM(x, 0), width = cnp.PyArray_DIM(x, 1)
         cdef float *data = floats(x, "x")
         cdef float *first = NULL if before is None else floats(before, "before")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Indices = NDArray[np.int64]
 
 LANES = 16
 
@@ -173,6 +174,26 @@ def hadamard(x: Floats, block: int) -> Floats:
     return (values * _F(1 / np.sqrt(block))).reshape(x.shape)
 
 
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """How the inputs of folded matrices [rows, width] are rotated; `block` is the size of the transform H.
+
+    Compared by identity, so that matrices that share one are seen to.
+    """
+
+    block: int
+    signs: Floats  # (width,)
+    order: Indices | None = None  # features are taken in this order first
+
+    def apply(self, x: Floats) -> Floats:
+        """H (signs ⊙ x[order]) for x [tokens, width]."""
+        return hadamard((x if self.order is None else x[:, self.order]) * self.signs, self.block)
+
+    def invert(self, z: Floats) -> Floats:
+        """signs ⊙ (H z) for z [tokens, width]."""
+        return hadamard(z, self.block) * self.signs
+
+
 @dataclass(frozen=True)
 class RopeRows:
     """Cosines and sines [tokens, pairs] of a run of positions; pairs are (2i, 2i+1) or (i, i + pairs)."""
@@ -203,6 +224,60 @@ def rotate(x: Floats, rope: RopeRows) -> Floats:
     out[..., first] = x[..., first] * cosines - x[..., second] * sines
     out[..., second] = x[..., first] * sines + x[..., second] * cosines
     return out
+
+
+@dataclass(frozen=True)
+class DeltaWeights:
+    """What a Gated DeltaNet layer has beside its projections; `a` is stored as -exp(A_log), so it is <= 0."""
+
+    convolution: Floats  # (taps, channels), the last tap is the current token
+    a: Floats  # (value heads,)
+    dt: Floats  # (value heads,)
+    norm: Floats  # (value dim,)
+    epsilon: np.float32
+
+
+def convolve(inputs: Floats, weights: Floats) -> Floats:
+    """silu of a causal depthwise convolution: inputs [taps - 1 + tokens, channels], weights [taps, channels],
+    oldest tap first. Returns [tokens, channels].
+    """
+    taps = len(weights)
+    tokens = len(inputs) - (taps - 1)
+    out = np.zeros((tokens, inputs.shape[1]), np.float32)
+    for tap in range(taps):
+        out += weights[tap] * inputs[tap : tap + tokens]
+    return silu(out)
+
+
+def delta_gates(alpha: Floats, beta: Floats, weights: DeltaWeights) -> tuple[Floats, Floats]:
+    """Decay exp(a softplus(alpha + dt)) and strength sigmoid(beta), all [tokens, heads]."""
+    return exp(weights.a * softplus(alpha + weights.dt)), sigmoid(beta)
+
+
+def delta_rule(
+    state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, strength: Floats
+) -> Floats:
+    """Gated delta rule, token by token, on `state` [heads, key dim, value dim] in place.
+
+    query and key [tokens, heads, key dim]; value [tokens, heads, value dim]; decay and strength [tokens,
+    heads]. Per token: S = decay S; d = strength (v - S k); S = S + k d; o = S q. Returns o [tokens, heads,
+    value dim]. Source: Yang et al., "Gated Delta Networks", 2024.
+    """
+    out = np.empty(value.shape, np.float32)
+    for t in range(len(value)):
+        state *= decay[t, :, None, None]
+        read = _over_keys(state * key[t, :, :, None])
+        delta = strength[t, :, None] * (value[t] - read)
+        state += key[t, :, :, None] * delta[:, None, :]
+        out[t] = _over_keys(state * query[t, :, :, None])
+    return out
+
+
+def _over_keys(products: Floats) -> Floats:
+    """Lane sum over the key axis of products [heads, key dim, value dim]."""
+    heads, key_dim, value_dim = products.shape
+    lanes = products.reshape(heads, key_dim // LANES, LANES, value_dim)
+    return fold_lanes(ordered_sum(lanes, 1), 1)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import engine.kernels._native as _native
 from engine.kernels import canon
 from engine.kernels.canon import Floats
 from engine.kernels.matrices import Matrix
-from engine.kernels.numpy_kernels import Halves, Indices, NumpyKernels
+from engine.kernels.numpy_kernels import Halves, NumpyKernels
 from engine.quantisation import BLOCK_FORMATS, Bytes, dequantise
 from engine.tensor_types import BF16, F16, F32, TensorType
 
@@ -68,22 +68,24 @@ class NativeKernels(NumpyKernels):
         return NativeDense(_DENSE[F32.name], wide, inputs, F32)
 
     def form(self, matrix: Matrix) -> Hashable:
-        """(group, order) for a packed matrix of this backend."""
+        """(group, order) for a packed matrix of this backend, the class for a float matrix."""
         if isinstance(matrix, _native.Packed):
             return matrix.group, matrix.order
-        return super().form(matrix)
+        return NativeDense if isinstance(matrix, NativeDense) else super().form(matrix)
 
-    def multiply(self, matrices: list[Matrix], x: Floats) -> list[Floats]:
-        """Products of matrices of one form, packed ones in one parallel run."""
+    def multiply(
+        self, matrices: list[Matrix], x: Floats, rotation: canon.Rotation | None = None
+    ) -> list[Floats]:
+        """Products of matrices of one form in one parallel run."""
+        turn = (0, None, None) if rotation is None else (rotation.block, rotation.signs, rotation.order)
+        products: list[Floats]
         if isinstance(matrices[0], _native.Packed):
-            products: list[Floats] = self._native.multiply_packed(matrices, x, self.activation_bits)
-            return products
-        return [
-            self._native.multiply_dense(m, x)
-            if isinstance(m, _native.Dense)
-            else super(NativeKernels, self).multiply([m], x)[0]
-            for m in matrices
-        ]
+            products = self._native.multiply_packed(matrices, x, self.activation_bits, *turn)
+        elif isinstance(matrices[0], _native.Dense):
+            products = self._native.multiply_dense(matrices, x, *turn)
+        else:
+            products = super().multiply(matrices, x, rotation)
+        return products
 
     def rms_norm(self, x: Floats, add: Floats | None, weight: Floats, epsilon: np.float32) -> Floats:
         """See NumpyKernels.rms_norm."""
@@ -122,33 +124,26 @@ class NativeKernels(NumpyKernels):
         )
         return mixed
 
-    def delta_rule(
-        self, state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, beta: Floats
+    def delta_net(
+        self,
+        inputs: Floats,
+        gate: Floats,
+        alpha: Floats,
+        beta: Floats,
+        recent: Floats,
+        state: Floats,
+        weights: canon.DeltaWeights,
     ) -> Floats:
-        """See NumpyKernels.delta_rule."""
-        mixed: Floats = self._native.delta_rule(state, query, key, value, decay, beta)
-        return mixed
-
-    def convolve(self, inputs: Floats, weights: Floats) -> Floats:
-        """See NumpyKernels.convolve."""
-        out: Floats = self._native.convolve(inputs, weights)
+        """See NumpyKernels.delta_net."""
+        w = weights
+        out: Floats = self._native.delta_net(
+            inputs, gate, alpha, beta, recent, state, w.convolution, w.a, w.dt, w.norm, w.epsilon
+        )
         return out
 
-    def gates(self, alpha: Floats, beta: Floats, a: Floats, dt: Floats) -> tuple[Floats, Floats]:
-        """See NumpyKernels.gates."""
-        pair: tuple[Floats, Floats] = self._native.gates(alpha, beta, a, dt)
-        return pair
-
-    def unit_heads(self, x: Floats, epsilon: np.float32, factor: np.float32) -> Floats:
-        """See NumpyKernels.unit_heads."""
-        out: Floats = self._native.l2_heads(x, epsilon, factor)
-        return out
-
-    def hadamard(
-        self, x: Floats, order: Indices | None, before: Floats | None, after: Floats | None, block: int
-    ) -> Floats:
-        """See NumpyKernels.hadamard."""
-        out: Floats = self._native.hadamard(x, order, before, after, block)
+    def unfold(self, z: Floats, rotation: canon.Rotation) -> Floats:
+        """See NumpyKernels.unfold."""
+        out: Floats = self._native.unfold(z, rotation.block, rotation.signs)
         return out
 
     def silu_product(self, gate: Floats, up: Floats) -> Floats:

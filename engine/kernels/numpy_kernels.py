@@ -25,7 +25,6 @@ from engine.quantisation import BLOCK_FORMATS, Bytes
 from engine.tensor_types import TensorType
 
 Halves = NDArray[np.float16]
-Indices = NDArray[np.int64]
 
 _TILE_VALUES = 1 << 19  # float32 values of one intermediate array of a tile: 2 MiB
 _SMALL_WORK = 1 << 18  # weights times tokens below which threads cost more than they give
@@ -60,8 +59,12 @@ class NumpyKernels:
         """What activations are turned into for this matrix: None if they stay float32, else integers."""
         return matrix.group if isinstance(matrix, PackedMatrix) else None
 
-    def multiply(self, matrices: list[Matrix], x: Floats) -> list[Floats]:
-        """Products [tokens, rows] of matrices of one form with x [tokens, inputs]."""
+    def multiply(
+        self, matrices: list[Matrix], x: Floats, rotation: canon.Rotation | None = None
+    ) -> list[Floats]:
+        """Products [tokens, rows] of matrices of one form with x [tokens, inputs], rotated first if asked."""
+        if rotation is not None:
+            x = rotation.apply(x)
         first = matrices[0]
         if isinstance(first, PackedMatrix):
             integers = self.quantise(x, first.group)
@@ -159,63 +162,50 @@ class NumpyKernels:
         self._each(head, kv_heads, query.size * keys.shape[0] // 16)
         return out.reshape(tokens, heads, values.shape[2])
 
-    def delta_rule(
-        self, state: Floats, query: Floats, key: Floats, value: Floats, decay: Floats, beta: Floats
+    def delta_net(
+        self,
+        inputs: Floats,
+        gate: Floats,
+        alpha: Floats,
+        beta: Floats,
+        recent: Floats,
+        state: Floats,
+        weights: canon.DeltaWeights,
     ) -> Floats:
-        """Gated delta rule, token by token, on `state` [value heads, key dim, value dim] in place.
+        """Gated DeltaNet between its projections, for the next tokens of a sequence.
 
-        query and key [tokens, key heads, key dim]; value [tokens, value heads, value dim]; decay and beta
-        [tokens, value heads]. Value head h uses key head h mod (key heads). Per token: S = decay S;
-        d = beta (v - S k); S = S + d k; o = S q. Returns o [tokens, value heads, value dim].
+        inputs [tokens, channels] are queries, keys and values of all heads; gate [tokens, value heads * value
+        dim]; alpha and beta [tokens, value heads]. The memories `recent` [taps - 1, channels] (the last
+        inputs) and `state` [value heads, key dim, value dim] are advanced in place. Convolution and silu;
+        queries and keys to unit length, queries also divided by sqrt(key dim); the delta rule, where value
+        head h reads key head h mod (key heads); each head's result normed and multiplied by silu(gate).
+        Returns [tokens, value heads * value dim].
         """
-        heads, key_dim, value_dim = state.shape
-        repeats = heads // key.shape[1]
-        out = np.empty(value.shape, np.float32)
+        history = np.concatenate((recent, inputs))
+        recent[:] = history[len(inputs) :]
+        heads = canon.convolve(history, weights.convolution)
+        count, key_dim, value_dim = state.shape
+        tokens, keys_width = len(heads), (heads.shape[1] - count * value_dim) // 2
+        repeats = count * key_dim // keys_width
+        query, key = heads[:, : 2 * keys_width].reshape(tokens, 2, -1, key_dim).transpose(1, 0, 2, 3)
+        query = canon.l2_norm(query, weights.epsilon) * np.float32(key_dim**-0.5)
+        query, key = (np.tile(x, (1, repeats, 1)) for x in (query, canon.l2_norm(key, weights.epsilon)))
+        value = heads[:, 2 * keys_width :].reshape(tokens, count, value_dim)
+        decay, strength = canon.delta_gates(alpha, beta, weights)
+        mixed = np.empty((tokens, count, value_dim), np.float32)
 
         def some(index: int) -> None:
-            part = slice(heads * index // self.threads, heads * (index + 1) // self.threads)
-            k_heads = np.tile(key, (1, repeats, 1))[:, part]
-            q_heads = np.tile(query, (1, repeats, 1))[:, part]
-            memory = state[part]
-            for t in range(value.shape[0]):
-                memory *= decay[t, part, None, None]
-                read = _over_keys(memory * k_heads[t, :, :, None])
-                delta = beta[t, part, None] * (value[t, part] - read)
-                memory += k_heads[t, :, :, None] * delta[:, None, :]
-                out[t, part] = _over_keys(memory * q_heads[t, :, :, None])
+            part = slice(count * index // self.threads, count * (index + 1) // self.threads)
+            each = (x[:, part] for x in (query, key, value, decay, strength))
+            mixed[:, part] = canon.delta_rule(state[part], *each)
 
-        self._each(some, self.threads, value.shape[0] * heads * key_dim * value_dim)
-        return out
+        self._each(some, self.threads, tokens * state.size)
+        normed = canon.rms_norm(mixed, weights.norm, weights.epsilon)
+        return canon.silu(gate) * normed.reshape(gate.shape)
 
-    def convolve(self, inputs: Floats, weights: Floats) -> Floats:
-        """silu of a causal depthwise convolution: inputs [taps - 1 + tokens, channels], weights [taps,
-        channels], oldest tap first. Returns [tokens, channels].
-        """
-        taps = len(weights)
-        tokens = len(inputs) - (taps - 1)
-        out = np.zeros((tokens, inputs.shape[1]), np.float32)
-        for tap in range(taps):
-            out += weights[tap] * inputs[tap : tap + tokens]
-        return canon.silu(out)
-
-    def gates(self, alpha: Floats, beta: Floats, a: Floats, dt: Floats) -> tuple[Floats, Floats]:
-        """Decay exp(a softplus(alpha + dt)) and strength sigmoid(beta), all [tokens, heads]."""
-        return canon.exp(a * canon.softplus(alpha + dt)), canon.sigmoid(beta)
-
-    def unit_heads(self, x: Floats, epsilon: np.float32, factor: np.float32) -> Floats:
-        """Heads x [tokens, heads, dim] at unit length, times `factor`."""
-        return canon.l2_norm(x, epsilon) * factor
-
-    def hadamard(
-        self, x: Floats, order: Indices | None, before: Floats | None, after: Floats | None, block: int
-    ) -> Floats:
-        """Take x [tokens, width] in `order`, times `before`, transform, times `after`, where given."""
-        if order is not None:
-            x = x[:, order]
-        if before is not None:
-            x = x * before
-        x = canon.hadamard(x, block)
-        return x if after is None else x * after
+    def unfold(self, z: Floats, rotation: canon.Rotation) -> Floats:
+        """signs ⊙ (H z) for rows z [tokens, width] of a rotated embedding."""
+        return rotation.invert(z)
 
     def silu_product(self, gate: Floats, up: Floats) -> Floats:
         """silu(gate) ⊙ up."""
@@ -298,13 +288,6 @@ def _packed_tile(
     if minimums is not None:
         terms = terms + x.sums[:, part, None] * (minimums[:, None, :] * x_scales)
     return canon.ordered_sum(terms, 0)
-
-
-def _over_keys(products: Floats) -> Floats:
-    """Lane sum over the key axis of products [heads, key dim, value dim]."""
-    heads, key_dim, value_dim = products.shape
-    lanes = products.reshape(heads, key_dim // LANES, LANES, value_dim)
-    return canon.fold_lanes(canon.ordered_sum(lanes, 1), 1)
 
 
 def _attend(query: Floats, keys: Floats, values: Floats, scale: np.float32) -> Floats:

@@ -229,3 +229,17 @@ def test_quantised_activations_are_within_half_a_step(bits: int, relative: float
     blocks = rows.reshape(6, 2, 128).transpose(1, 0, 2)
     largest = np.abs(blocks).max(-1, keepdims=True)
     assert (np.abs(back - blocks) <= largest * relative * 1.01).all()
+
+
+def test_delta_rule_worked_by_hand() -> None:
+    """An empty state learns half of a value under a unit key, keeps half of it, and gives it back."""
+    state = np.zeros((1, 16, 16), np.float32)
+    unit = np.zeros((1, 1, 16), np.float32)
+    unit[..., 3] = 1
+    value = np.arange(16, dtype=np.float32).reshape(1, 1, 16)
+    half, none, one = (np.full((1, 1), number, np.float32) for number in (0.5, 0, 1))
+    first = canon.delta_rule(state, unit, unit, value, one, half)
+    np.testing.assert_array_equal(first, value / 2)
+    second = canon.delta_rule(state, unit * 2, unit, value, half, none)
+    np.testing.assert_array_equal(second, value / 2)  # a quarter is left, asked for twice as loudly
+    np.testing.assert_array_equal(state[0, 3], value[0, 0] / 4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engine.errors import ArtifactError, MetadataError, UnsupportedContractError
-from engine.hadamard import HadamardContract, Rotation, read_contract
-from engine.kernels import NumpyKernels
+from engine.hadamard import HadamardContract, read_contract
+from engine.kernels.canon import Rotation
 from tests.float64_graph import hadamard_matrix
 from tests.gguf_writer import GgufWriter
 from tests.vocabularies import metadata_of
@@ -20,7 +20,6 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "blk.0.ssm_out.weight": (12, 8),
     "blk.0.ssm_alpha.weight": (8, 2),
 }
-KERNELS = NumpyKernels(1, 16)
 SIGNS = [1, -1, -1, 1, 1, 1, -1, 1] + [-1, 1] * 6
 KEYS: dict[str, tuple[str, Any]] = {
     "version": ("u32", 1),
@@ -128,16 +127,16 @@ def test_a_rotation_signs_first_and_transforms_then() -> None:
     x = np.arange(16, dtype=np.float32).reshape(2, 8)
     matrix = np.kron(np.eye(2), hadamard_matrix(4))  # two blocks; symmetric
     signs = np.array(SIGNS[:8])
-    np.testing.assert_array_equal(rotation.apply(x, KERNELS), (x * signs) @ matrix)
-    np.testing.assert_array_equal(rotation.invert(x, KERNELS), (x @ matrix) * signs)
-    np.testing.assert_array_equal(rotation.invert(rotation.apply(x, KERNELS), KERNELS), x)
+    np.testing.assert_array_equal(rotation.apply(x), (x * signs) @ matrix)
+    np.testing.assert_array_equal(rotation.invert(x), (x @ matrix) * signs)
+    np.testing.assert_array_equal(rotation.invert(rotation.apply(x)), x)
 
 
 def test_a_permutation_comes_before_the_signs() -> None:
     """Features are taken in the given order, then signed, then transformed."""
     order = np.array([2, 0, 3, 1])
     signs = np.array([1, -1, 1, 1], np.float32)
-    found = Rotation(4, signs, order).apply(np.array([[1, 2, 4, 8]], np.float32), KERNELS)
+    found = Rotation(4, signs, order).apply(np.array([[1, 2, 4, 8]], np.float32))
     np.testing.assert_array_equal(found, [[(4 - 1 + 8 + 2) / 2, (4 + 1 + 8 - 2) / 2,
                                            (4 - 1 - 8 - 2) / 2, (4 + 1 - 8 + 2) / 2]])  # fmt: skip
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import product
 
 import gguf
@@ -232,41 +233,6 @@ def test_attention_over_one_position_copies_its_value(backend: Backend) -> None:
     np.testing.assert_array_equal(found[0], np.broadcast_to(values[0].astype(np.float32), (2, 16)))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
-def test_delta_rule_equals_the_scalar_contract_by_bits(backend: Backend, threads: int) -> None:
-    """Outputs and the state afterwards; value head h reads key head h mod 2."""
-    tokens, key_heads, heads, dim = 3, 2, 4, 16
-    query, key = normal(12, tokens, key_heads, dim), normal(13, tokens, key_heads, dim)
-    value = normal(14, tokens, heads, dim)
-    decay, beta = np.exp(-np.abs(normal(15, tokens, heads))), np.abs(normal(16, tokens, heads))
-    state = normal(17, heads, dim, dim)
-    scalar = [[list(row) for row in head] for head in state]
-    expected = np.empty_like(value)
-    for t, h in product(range(tokens), range(heads)):
-        shared = list(query[t, h % 2]), list(key[t, h % 2])
-        expected[t, h] = scalar_canon.delta_step(
-            scalar[h], *shared, list(value[t, h]), decay[t, h], beta[t, h]
-        )
-    found = backend(threads, 16).delta_rule(state, query, key, value, decay, beta)
-    assert found.tobytes() == expected.tobytes()
-    assert state.tobytes() == np.array(scalar, np.float32).tobytes()
-
-
-def test_delta_rule_worked_by_hand(backend: Backend) -> None:
-    """An empty state learns half of a value under a unit key, keeps half of it, and gives it back."""
-    state = np.zeros((1, 16, 16), np.float32)
-    unit = np.zeros((1, 1, 16), np.float32)
-    unit[..., 3] = 1
-    value = np.arange(16, dtype=np.float32).reshape(1, 1, 16)
-    half, none, one = (np.full((1, 1), number, np.float32) for number in (0.5, 0, 1))
-    kernels = backend(1, 16)
-    first = kernels.delta_rule(state, unit, unit, value, one, half)
-    np.testing.assert_array_equal(first, value / 2)
-    second = kernels.delta_rule(state, unit * 2, unit, value, half, none)
-    np.testing.assert_array_equal(second, value / 2)  # a quarter is left, asked for twice as loudly
-    np.testing.assert_array_equal(state[0, 3], value[0, 0] / 4)
-
-
 def each(function: Callable[[np.float32], np.float32], values: Floats) -> Floats:
     """A scalar function on every element."""
     return np.array([function(value) for value in values.ravel()], np.float32).reshape(values.shape)
@@ -282,34 +248,81 @@ def test_gated_products(backend: Backend) -> None:
     assert kernels.sigmoid_product(gate, other).tobytes() == (sigmoid * other).tobytes()
 
 
-def test_convolution_runs_oldest_tap_first(backend: Backend) -> None:
-    """Three earlier inputs and the current one, channel by channel, then silu."""
-    inputs, weights = normal(22, 3 + 5, 24), normal(23, 4, 24)
-    sums = [
-        [scalar_canon.convolve(list(weights[:, c]), list(inputs[t : t + 4, c])) for c in range(24)]
-        for t in range(5)
-    ]
-    expected = each(scalar_canon.silu, np.array(sums, np.float32))
-    assert backend(1, 16).convolve(inputs, weights).tobytes() == expected.tobytes()
+@dataclass(frozen=True)
+class DeltaCase:
+    """What a DeltaNet layer is given, and by the scalar contract its outputs and memories afterwards."""
+
+    inputs: Floats
+    gate: Floats
+    alpha: Floats
+    beta: Floats
+    recent: Floats
+    state: Floats
+    weights: canon.DeltaWeights
+    outputs: Floats
+    recent_after: Floats
+    state_after: Floats
 
 
-def test_gates_of_the_delta_rule(backend: Backend) -> None:
-    """Decay is exp(a softplus(alpha + dt)), strength is sigmoid(beta)."""
-    alpha, beta, a, dt = normal(24, 3, 6) * 4, normal(25, 3, 6), -np.abs(normal(26, 6)), normal(27, 6)
-    expected = each(scalar_canon.exp, a * each(scalar_canon.softplus, alpha + dt))
-    decay, strength = backend(1, 16).gates(alpha, beta, a, dt)
-    assert decay.tobytes() == expected.tobytes()
-    assert strength.tobytes() == each(scalar_canon.sigmoid, beta).tobytes()
+@cache
+def delta_case(tokens: int, taps: int = 4) -> DeltaCase:
+    """2 key heads of 16 dimensions, 4 value heads of 32; value head h reads key head h mod 2."""
+    keys, heads, dim, value_dim, epsilon = 2, 4, 16, 32, F(1e-6)
+    channels = 2 * keys * dim + heads * value_dim
+    inputs, recent = normal(12, tokens, channels), normal(13, taps - 1, channels)
+    gate, alpha, beta = (
+        normal(14, tokens, heads * value_dim),
+        normal(15, tokens, heads),
+        normal(16, tokens, heads),
+    )
+    state = normal(17, heads, dim, value_dim)
+    a, dt = -np.abs(normal(18, heads)), normal(19, heads)
+    weights = canon.DeltaWeights(normal(20, taps, channels), a, dt, normal(21, value_dim), epsilon)
+    history = np.concatenate((recent, inputs))
+    memory = [[list(row) for row in head] for head in state]
+    outputs = np.empty((tokens, heads, value_dim), np.float32)
+    for t in range(tokens):
+        columns = zip(weights.convolution.T, history[t : t + taps].T, strict=True)
+        line = [scalar_canon.silu(scalar_canon.convolve(list(w), list(x))) for w, x in columns]
+        units = [scalar_canon.l2_norm(line[at : at + dim], epsilon) for at in range(0, 2 * keys * dim, dim)]
+        for h in range(heads):
+            query = [F(value * F(dim**-0.5)) for value in units[h % keys]]
+            value = line[2 * keys * dim + h * value_dim :][:value_dim]
+            decay = scalar_canon.exp(F(a[h] * scalar_canon.softplus(F(alpha[t, h] + dt[h]))))
+            strength = scalar_canon.sigmoid(beta[t, h])
+            mixed = scalar_canon.delta_step(memory[h], query, units[keys + h % keys], value, decay, strength)
+            normed = scalar_canon.rms_norm(mixed, list(weights.norm), epsilon)
+            gates = gate[t, h * value_dim :][:value_dim]
+            outputs[t, h] = [F(scalar_canon.silu(g) * value) for g, value in zip(gates, normed, strict=True)]
+    return DeltaCase(
+        inputs,
+        gate,
+        alpha,
+        beta,
+        recent,
+        state,
+        weights,
+        outputs.reshape(tokens, -1),
+        history[tokens:],
+        np.array(memory, np.float32),
+    )
 
 
-def test_unit_heads(backend: Backend) -> None:
-    """The L2 norm first, then the factor."""
-    x, factor = normal(28, 2, 3, 32), F(32**-0.5)
-    expected = [
-        [F(v * factor) for v in scalar_canon.l2_norm(list(head), F(1e-6))] for head in x.reshape(-1, 32)
-    ]
-    found = backend(1, 16).unit_heads(x, F(1e-6), factor)
-    assert found.tobytes() == np.array(expected, np.float32).tobytes()
+@pytest.mark.parametrize(
+    ("tokens", "taps", "threads"), [(1, 4, 1), (1, 4, 3), (2, 4, 2), (5, 4, 5), (3, 2, 2), (67, 4, 2)]
+)
+def test_delta_net_equals_the_scalar_contract_by_bits(
+    backend: Backend, tokens: int, taps: int, threads: int
+) -> None:
+    """Outputs and both memories, for fewer tokens than taps and for more than are gated together."""
+    case = delta_case(tokens, taps)
+    recent, state = case.recent.copy(), case.state.copy()
+    found = backend(threads, 16).delta_net(
+        case.inputs, case.gate, case.alpha, case.beta, recent, state, case.weights
+    )
+    assert found.tobytes() == case.outputs.tobytes()
+    assert recent.tobytes() == case.recent_after.tobytes()
+    assert state.tobytes() == case.state_after.tobytes()
 
 
 def test_norm_adds_what_a_sublayer_gave(backend: Backend) -> None:
@@ -349,17 +362,29 @@ def test_heads_are_normed_and_rotated(backend: Backend, adjacent: bool, normed: 
     assert mixed.tobytes() == turned.tobytes()
 
 
-def test_hadamard_with_order_and_signs(backend: Backend) -> None:
-    """Order, then signs, then the transform, then signs."""
-    x, signs = normal(35, 2, 64), np.where(normal(36, 64) < 0, F(-1), F(1))
-    order = np.random.default_rng(37).permutation(64)
+@pytest.mark.parametrize("kind", [types.PQ2_0, types.F32], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_folded_matrices_get_rotated_inputs(backend: Backend, kind: types.TensorType, ordered: bool) -> None:
+    """Order, then signs, then the transform, then the product of what came out."""
+    x, signs = normal(35, 2, 256), np.where(normal(36, 256) < 0, F(-1), F(1))
+    order = np.random.default_rng(37).permutation(256) if ordered else None
+    taken = (x if order is None else x[:, order]) * signs
+    blocks = [scalar_canon.hadamard(list(block)) for block in taken.reshape(-1, 32)]
+    rotated = np.array(blocks, np.float32).reshape(2, 256)
+    raw = normal(38, 3, 256).view(np.uint8) if kind is types.F32 else raw_rows(kind.id, 3, 256)
     kernels = backend(1, 16)
-    for before, after in ((signs, None), (None, signs)):
-        taken = x[:, order] if before is None else x[:, order] * before
-        blocks = [scalar_canon.hadamard(list(block)) for block in taken.reshape(-1, 32)]
-        expected = np.array(blocks, np.float32).reshape(2, 64)
-        expected = expected if after is None else expected * after
-        assert kernels.hadamard(x, order, before, after, 32).tobytes() == expected.tobytes()
+    matrices = [kernels.matrix(kind, raw.copy()) for _ in range(2)]
+    found = kernels.multiply(matrices, x, canon.Rotation(32, signs, order))
+    expected = multiply(kernels, kind.id, raw, rotated)
+    assert [product.tobytes() for product in found] == [expected.tobytes()] * 2
+
+
+def test_rotated_embeddings_are_unfolded(backend: Backend) -> None:
+    """The transform first, then the signs."""
+    z, signs = normal(35, 2, 64), np.where(normal(36, 64) < 0, F(-1), F(1))
+    blocks = [scalar_canon.hadamard(list(block)) for block in z.reshape(-1, 32)]
+    expected = np.array(blocks, np.float32).reshape(2, 64) * signs
+    assert backend(1, 16).unfold(z, canon.Rotation(32, signs)).tobytes() == expected.tobytes()
 
 
 def test_expanded_weights_stay_within_the_memory_that_was_granted() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engine.errors import EngineFaultError, InvalidInputError
-from engine.kernels import KERNEL_NAMES
+from engine.kernels import KERNEL_NAMES, canon
 from engine.kernels.canon import Floats
 from engine.kernels.numpy_kernels import NumpyKernels
 from engine.self_test import check_kernel
@@ -38,15 +38,13 @@ def test_the_last_bit_of_one_operation_shows(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_wrong_token_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says which token differs first."""
-    right = NumpyKernels.gates
+    right = canon.delta_gates
 
-    def forgetful(
-        self: NumpyKernels, alpha: Floats, beta: Floats, a: Floats, dt: Floats
-    ) -> tuple[Floats, Floats]:
-        decay, strength = right(self, alpha, beta, a, dt)
+    def forgetful(alpha: Floats, beta: Floats, weights: canon.DeltaWeights) -> tuple[Floats, Floats]:
+        decay, strength = right(alpha, beta, weights)
         return np.zeros_like(decay), strength
 
-    monkeypatch.setattr(NumpyKernels, "gates", forgetful)
+    monkeypatch.setattr(canon, "delta_gates", forgetful)
     with pytest.raises(EngineFaultError, match=r"in token \d+; choose another kernel"):
         check_kernel("numpy", 1, 16)
 

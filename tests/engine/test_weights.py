@@ -7,9 +7,8 @@ from engine.errors import MetadataError, UnsupportedArchitectureError
 from engine.gguf import parse_header
 from engine.hadamard import HadamardContract
 from engine.kernels import NumpyKernels
-from engine.kernels.canon import Floats
+from engine.kernels.canon import Floats, Rotation
 from engine.kernels.matrices import Matrix
-from engine.kernels.numpy_kernels import Indices
 from engine.layout import prove_layout
 from engine.linear import Linear, Projections
 from engine.weights import Weights
@@ -70,21 +69,14 @@ class CountingKernels(NumpyKernels):
         super().__post_init__()
         self.asked: list[str] = []
 
-    def hadamard(
-        self, x: Floats, order: Indices | None, before: Floats | None, after: Floats | None, block: int
-    ) -> Floats:
+    def multiply(self, matrices: list[Matrix], x: Floats, rotation: Rotation | None = None) -> list[Floats]:
         """As the backend's own."""
-        self.asked.append("rotate")
-        return super().hadamard(x, order, before, after, block)
-
-    def multiply(self, matrices: list[Matrix], x: Floats) -> list[Floats]:
-        """As the backend's own."""
-        self.asked.append(f"multiply {len(matrices)}")
-        return super().multiply(matrices, x)
+        self.asked.append(f"{len(matrices)} {'plain' if rotation is None else 'rotated'}")
+        return super().multiply(matrices, x, rotation)
 
 
-def test_projections_share_rotations_and_calls() -> None:
-    """Neighbours of one rotation and form are one call; one rotation serves several forms after another."""
+def test_projections_share_calls() -> None:
+    """Neighbours of one rotation and form are one call, which rotates once."""
     signs = np.array([1, -1] * 16, np.float32)
     contract = HadamardContract(32, {32: signs}, frozenset("abd"), frozenset(), None)
     writer = GgufWriter()
@@ -95,7 +87,7 @@ def test_projections_share_rotations_and_calls() -> None:
     weights = store(writer, contract, kernels)
     projections = Projections(*(weights.linear(name, 32, 1) for name in "abdc"))
     found = projections(np.ones((1, 32), np.float32))
-    assert kernels.asked == ["rotate", "multiply 2", "multiply 1", "multiply 1"]
+    assert kernels.asked == ["2 rotated", "1 rotated", "1 plain"]
     # Every other sum of 16 ones and 16 minus ones is 0, but H puts sqrt(32) at the place of the sign pattern.
     assert [round(float(product[0, 0]), 4) for product in found] == [5.6569, 5.6569, 5.6569, 32]
 

@@ -1,4 +1,4 @@
-/* Heads seen through strides: norm, rotation, rounding to fp16, unit length, gated products. */
+/* Heads seen through strides: norm, rotation, rounding to fp16, gated products. */
 #include <stddef.h>
 
 #include "compare.h"
@@ -54,17 +54,6 @@ static void rounding(head_case c) {
     end_case();
 }
 
-static void unit_length(head_case c) {
-    const int64_t count = c.tokens * c.heads * c.dim;
-    describe("l2_heads, %d tokens, %d heads of dimension %d", (int)c.tokens, (int)c.heads, (int)c.dim);
-    EACH_LEVEL(n) {
-        float *out = floats(count);
-        usable[n]->l2_heads(&c.view, 1e-6f, 0.125f, out);
-        compare(n, 0, out, count, FLOATS);
-    }
-    end_case();
-}
-
 static void gated(head_case c) {
     const int64_t count = c.tokens * c.heads * c.dim;
     float *values = random_floats(count, PLAIN);
@@ -89,7 +78,6 @@ void compare_heads(void) {
                 rotation(new_heads(tokens, heads, dims[d], flavour), options & 1, pairs, options / 2);
             }
             rounding(new_heads(tokens, heads, dims[d], flavour));
-            unit_length(new_heads(tokens, heads, dims[d], flavour));
             gated(new_heads(tokens, heads, dims[d], flavour));
         }
 }

@@ -1,4 +1,4 @@
-/* Operations along one axis: norm, activations, gates, convolution and the Hadamard transform. */
+/* Operations along one axis: norm, activations and the Hadamard transform. */
 #include <stddef.h>
 #include <string.h>
 
@@ -25,34 +25,6 @@ static void products(int64_t count) {
         float *out = floats(count);
         usable[n]->silu_product(gate, up, count, out);
         compare(n, 0, out, count, FLOATS);
-    }
-    end_case();
-}
-
-static void gates(int64_t tokens, int64_t heads) {
-    enum flavour flavour = random_flavour();
-    float *alpha = random_floats(tokens * heads, WILD), *beta = random_floats(tokens * heads, WILD);
-    float *a = random_floats(heads, flavour), *dt = random_floats(heads, flavour);
-    describe("gates, %d tokens, %d heads", (int)tokens, (int)heads);
-    EACH_LEVEL(n) {
-        float *decay = floats(tokens * heads), *strength = floats(tokens * heads);
-        usable[n]->gates(alpha, beta, a, dt, tokens, heads, decay, strength);
-        compare(n, 0, decay, tokens * heads, FLOATS);
-        compare(n, 1, strength, tokens * heads, FLOATS);
-    }
-    end_case();
-}
-
-static void convolution(int64_t tokens, int64_t channels, int64_t taps) {
-    enum flavour flavour = random_flavour();
-    float *inputs = random_floats((taps - 1 + tokens) * channels, flavour), *weights = random_floats(taps * channels, PLAIN);
-    describe("convolve, %d tokens, %d channels, %d taps", (int)tokens, (int)channels, (int)taps);
-    EACH_LEVEL(n) {
-        float *out = floats(tokens * channels), *last = floats(channels);
-        usable[n]->convolve(inputs, weights, tokens, channels, taps, out);
-        compare(n, 0, out, tokens * channels, FLOATS);
-        usable[n]->convolve(inputs + (tokens - 1) * channels, weights, 1, channels, taps, last);
-        expect_same(n, last, out + (tokens - 1) * channels, channels, FLOATS, "the last token alone differs");
     }
     end_case();
 }
@@ -101,11 +73,8 @@ void compare_vectors(void) {
             norm(tokens, widths[w], 0);
             norm(tokens, widths[w], 1);
             products(tokens * widths[w]);
-            gates(tokens, widths[w]);
-            for (int64_t taps = 1; taps <= 5; taps++) convolution(tokens, widths[w], taps);
         }
     products(20000);
-    gates(20, 1000);
     for (int64_t block = 1; block <= 1024; block *= 2)
         for (int options = 0; options < 8; options++) transform(block, options);
     for (int64_t nbytes = 0; nbytes < 1000; nbytes += 1 + random_below(100)) reading(nbytes);

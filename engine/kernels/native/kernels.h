@@ -73,10 +73,17 @@ typedef struct {
 } attention_job;
 
 typedef struct {
-    float *state; /* [value_heads][key_dim][value_dim] */
-    const float *query, *key, *value, *decay, *beta;
-    int64_t tokens, key_heads, value_heads, key_dim, value_dim;
-    float *out;
+    const float *inputs;        /* [tokens][channels]: queries, keys and values of all heads */
+    const float *gate;          /* [tokens][value_heads][value_dim] */
+    const float *alpha, *beta;  /* [tokens][value_heads] */
+    float *recent;              /* [taps - 1][channels]: the inputs before these */
+    float *state;               /* [value_heads][key_dim][value_dim] */
+    const float *convolution;   /* [taps][channels] */
+    const float *a, *dt, *norm; /* [value_heads], [value_heads], [value_dim] */
+    float epsilon, query_factor;
+    int64_t tokens, channels, taps, key_heads, value_heads, key_dim, value_dim;
+    float *heads; /* [tokens][channels]: the inputs after convolution and norm */
+    float *out;   /* [tokens][value_heads][value_dim] */
 } delta_job;
 
 typedef struct {
@@ -90,15 +97,12 @@ typedef struct {
                      int64_t width, float *out);
     void (*heads)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, float *out);
     void (*heads_half)(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, uint16_t *out);
-    void (*l2_heads)(const head_view *x, float epsilon, float factor, float *out);
     /* Tokens first .. last - 1 of up to MOST_HEADS kv heads; scratch for each, see attention_scratch. */
     void (*attention)(const attention_job *job, int64_t kv_head, int64_t heads, int64_t first, int64_t last,
                       float *scratch);
-    void (*delta_rule)(const delta_job *job, int64_t head);
-    void (*gates)(const float *alpha, const float *beta, const float *a, const float *dt, int64_t tokens,
-                  int64_t heads, float *decay, float *strength);
-    void (*convolve)(const float *inputs, const float *weights, int64_t tokens, int64_t channels, int64_t taps,
-                     float *out);
+    /* Heads first .. last - 1: of queries, keys and values; of values. */
+    void (*delta_inputs)(const delta_job *job, int64_t first, int64_t last);
+    void (*delta_heads)(const delta_job *job, int64_t first, int64_t last);
     void (*silu_product)(const float *gate, const float *up, int64_t count, float *out);
     void (*sigmoid_product)(const head_view *gate, const float *values, float *out);
     void (*hadamard)(const float *x, const int64_t *order, const float *before, const float *after,
@@ -137,6 +141,8 @@ int tile_tokens(const level *l, int64_t tokens);
 
 /* Attention mixes the values of SPAN positions at a time, and scores up to MOST_QUERIES queries, see attention.h. */
 enum { SPAN = 32, MOST_QUERIES = 8, MOST_HEADS = 16 };
+/* Of a head, in operations that need room for one. */
+enum { MAX_DIM = 1024 };
 /* Floats of scratch that one kv head needs for up to `tokens` tokens: whole cache lines. */
 int64_t attention_scratch(const attention_job *job, int64_t tokens);
 

@@ -169,8 +169,6 @@ static void heads(const head_view *x, const float *norm, float epsilon, const ro
             one_head(x->data + t * x->token_stride + h * x->head_stride, x->dim, norm, epsilon, rope, t, out);
 }
 
-enum { MAX_DIM = 1024 };
-
 INLINE void to_half(const float *in, int64_t count, uint16_t *out) {
     int64_t i = 0;
     for (; i + 16 <= count; i += 16) f_to_half(out + i, f_load(in + i));
@@ -191,84 +189,9 @@ static void heads_half(const head_view *x, const float *norm, float epsilon, con
         }
 }
 
-static void l2_heads(const head_view *x, float epsilon, float factor, float *out) {
-    for (int64_t t = 0; t < x->tokens; t++)
-        for (int64_t h = 0; h < x->heads; h++, out += x->dim) {
-            const float *in = x->data + t * x->token_stride + h * x->head_stride;
-            float inverse = 1.0f / sqrtf(lane_dot(in, in, x->dim) + epsilon);
-            for (int64_t i = 0; i < x->dim; i++) out[i] = (in[i] * inverse) * factor;
-        }
-}
-
 #include "attention.h"
 
-/* One value head through all tokens, 16 value columns at a time: they do not depend on each other. */
-static void delta_rule(const delta_job *job, int64_t head) {
-    const int64_t dim = job->key_dim, vdim = job->value_dim, key_head = head % job->key_heads;
-    float *state = job->state + head * dim * vdim;
-    float columns[MAX_DIM * 16];
-    for (int64_t v = 0; v < vdim; v += 16) {
-        for (int64_t i = 0; i < dim; i++) {
-            memcpy(columns + 16 * i, state + i * vdim + v, 64);
-            prefetch(state + i * vdim + v + 16); /* the next columns: too far apart for the processor to guess */
-        }
-        for (int64_t t = 0; t < job->tokens; t++) {
-            const float *k = job->key + (t * job->key_heads + key_head) * dim;
-            const float *q = job->query + (t * job->key_heads + key_head) * dim;
-            const int64_t row = (t * job->value_heads + head) * vdim + v;
-            F decay = f_set(job->decay[t * job->value_heads + head]);
-            F beta = f_set(job->beta[t * job->value_heads + head]);
-            F lanes[16];
-            for (int l = 0; l < 16; l++) lanes[l] = f_set(0.0f);
-            for (int64_t i = 0; i < dim; i += 16)
-                for (int l = 0; l < 16; l++) {
-                    F s = f_mul(f_load(columns + 16 * (i + l)), decay);
-                    f_store(columns + 16 * (i + l), s);
-                    lanes[l] = f_add(lanes[l], f_mul(s, f_set(k[i + l])));
-                }
-            for (int half = 8; half; half /= 2)
-                for (int l = 0; l < half; l++) lanes[l] = f_add(lanes[l], lanes[l + half]);
-            F minus_read = f_mul(lanes[0], f_set(-1.0f));
-            F delta = f_mul(beta, f_add(f_load(job->value + row), minus_read));
-            for (int l = 0; l < 16; l++) lanes[l] = f_set(0.0f);
-            for (int64_t i = 0; i < dim; i += 16)
-                for (int l = 0; l < 16; l++) {
-                    F s = f_add(f_load(columns + 16 * (i + l)), f_mul(f_set(k[i + l]), delta));
-                    f_store(columns + 16 * (i + l), s);
-                    lanes[l] = f_add(lanes[l], f_mul(s, f_set(q[i + l])));
-                }
-            for (int half = 8; half; half /= 2)
-                for (int l = 0; l < half; l++) lanes[l] = f_add(lanes[l], lanes[l + half]);
-            f_store(job->out + row, lanes[0]);
-        }
-        for (int64_t i = 0; i < dim; i++) memcpy(state + i * vdim + v, columns + 16 * i, 64);
-    }
-}
-
-static void gates(const float *alpha, const float *beta, const float *a, const float *dt, int64_t tokens,
-                  int64_t count, float *decay, float *strength) {
-    for (int64_t t = 0; t < tokens; t++)
-        for (int64_t h = 0; h < count; h++) {
-            int64_t at = t * count + h;
-            decay[at] = canon_exp(a[h] * canon_softplus(alpha[at] + dt[h]));
-            strength[at] = canon_sigmoid(beta[at]);
-        }
-}
-
-static void convolve(const float *inputs, const float *weights, int64_t tokens, int64_t channels, int64_t taps,
-                     float *out) {
-    enum { WIDTH = 64 };
-    for (int64_t t = 0; t < tokens; t++, out += channels)
-        for (int64_t first = 0; first < channels; first += WIDTH) {
-            int64_t count = channels - first < WIDTH ? channels - first : WIDTH;
-            float sum[WIDTH] = {0};
-            for (int64_t tap = 0; tap < taps; tap++) {
-                const float *w = weights + tap * channels + first, *x = inputs + (t + tap) * channels + first;
-                for (int64_t c = 0; c < count; c++) sum[c] = sum[c] + w[c] * x[c];
-            }
-            for (int64_t c = 0; c < count; c++) out[first + c] = sum[c] * canon_sigmoid(sum[c]);
-        }
-}
+#include "delta_net.h"
 
 static void silu_product(const float *gate, const float *up, int64_t count, float *out) {
     for (int64_t i = 0; i < count; i++) out[i] = (gate[i] * canon_sigmoid(gate[i])) * up[i];
@@ -344,16 +267,17 @@ static void dense(const dense_matrix *m, const float *x, int64_t tokens, float *
 
 /* Read everything once, for measuring the memory's speed. */
 static uint64_t read_all(const uint8_t *data, int64_t nbytes) {
+    enum { AHEAD = 32768 };
     uint64_t x[8] = {0};
     for (int64_t i = 0; i + 64 <= nbytes; i += 64) {
         uint64_t line[8];
         memcpy(line, data + i, 64);
-        prefetch(data + i + PREFETCH_BYTES);
+        prefetch(data + i + AHEAD);
         for (int k = 0; k < 8; k++) x[k] ^= line[k];
     }
     return x[0] ^ x[1] ^ x[2] ^ x[3] ^ x[4] ^ x[5] ^ x[6] ^ x[7];
 }
 
-const level LEVEL = {LEVEL_NAME, packed,     dense,     quantise, rms_norm,     heads,           heads_half, l2_heads,
-                     attention,  delta_rule, gates,     convolve, silu_product, sigmoid_product, hadamard,   read_all,
+const level LEVEL = {LEVEL_NAME, packed,       dense,       quantise,     rms_norm,        heads,    heads_half,
+                     attention,  delta_inputs, delta_heads, silu_product, sigmoid_product, hadamard, read_all,
                      TILES};

@@ -8,7 +8,7 @@
 #define TILES 0 /* level_amx.c has tile registers */
 #endif
 
-enum { CHUNK_TOKENS = 64, PREFETCH_BYTES = 8192, MAX_STEPS = 32 };
+enum { CHUNK_TOKENS = 64, MAX_STEPS = 32 };
 
 typedef struct {
     const uint8_t *codes, *pieces;
@@ -114,20 +114,30 @@ INLINE void panel_many(const packed_type type, int parts, const panel_view *v, c
     }
 }
 
+/* How the weights of one token are read. Panels that go together share what is read of the activations, where the cores
+ * bind and registers allow it. PQ2_0 keeps the memory busy alone, with its weights asked for further ahead than the
+ * processor would guess (docs/performance.md has what was measured). */
+enum { NEAR_BYTES = 8192, FAR_BYTES = 24576 };
+INLINE int asks_far(const packed_type type) { return SIDE > 1 && type.group == 128 && type.bits == 2; }
+INLINE int panels_together(const packed_type type) { return asks_far(type) ? 1 : SIDE; }
+
 /* One token and `side` panels, `panel_bytes` apart, which share what is read of the activations; y [side][16]. Codes go
- * from memory to the dot product without a detour. */
+ * from memory to the dot product without a detour. The run of panels ends at `end`. */
 INLINE void panels_one(const packed_type type, int parts, int side, const uint8_t *panel, int64_t panel_bytes,
-                       const activations *x, float *y) {
-    const int64_t code_bytes = 64 * type.registers, distance = PREFETCH_BYTES / code_bytes / side;
+                       const uint8_t *end, const activations *x, float *y) {
+    const int far = asks_far(type);
+    const int64_t code_bytes = 64 * type.registers, distance = (far ? FAR_BYTES : NEAR_BYTES) / code_bytes / side;
     const int chains = CHAINS / side;
     const int8_t *q = x->units;
     panel_view v[SIDE];
     F sums[SIDE];
     UNROLL
     for (int p = 0; p < side; p++) v[p] = view_panel(&type, panel + p * panel_bytes, x->blocks), sums[p] = f_set(0.0f);
-    /* Asked for are the codes and pieces of the block that lies `distance` ahead: often in the next panels. */
+    /* Asked for are the codes and pieces of the block that lies `distance` ahead: often in the next panels. Far ahead,
+     * what lies behind the run is left alone, and panels that are here already asked for instead. */
     int64_t soon = distance % x->blocks;
     const uint8_t *then = v[0].codes + distance / x->blocks * side * panel_bytes;
+    if (far && then >= end) then = v[0].codes;
     for (int64_t b = 0; b < x->blocks; b++, q += type.group * parts) {
         A high[SIDE][CHAINS], low[SIDE][CHAINS]; /* apart, so that one product need not wait for the one before */
         UNROLL
@@ -188,7 +198,10 @@ INLINE void panels_one(const packed_type type, int parts, int side, const uint8_
             F scale = f_half(piece(&v[p], type.pieces * b));
             sums[p] = f_add(sums[p], block_term(type, dots, scale, minimum, x->scales[b], x->sums[b]));
         }
-        if (++soon == x->blocks) soon = 0, then += side * panel_bytes;
+        if (++soon == x->blocks) {
+            soon = 0, then += side * panel_bytes;
+            if (far && then >= end) then = v[0].codes;
+        }
     }
     UNROLL
     for (int p = 0; p < side; p++) f_store(y + 16 * p, sums[p]);
@@ -209,11 +222,15 @@ INLINE void packed_of(const packed_type type, int parts, const packed_matrix *m,
     const int64_t panel_bytes = 16 * x->blocks * type.file_bytes, whole = m->rows / 16;
     float y[CHUNK_TOKENS * 16];
     if (x->tile == 1) {
+        const uint8_t *start = m->panels + first * panel_bytes, *end = m->panels + last * panel_bytes;
+        const int side = panels_together(type);
         int64_t panel = first;
-        for (; panel + SIDE <= last && panel + SIDE <= whole; panel += SIDE)
-            panels_one(type, parts, SIDE, m->panels + panel * panel_bytes, panel_bytes, x, out + 16 * panel);
+        for (int64_t i = 0; asks_far(type) && i < FAR_BYTES; i += 64) prefetch(start + i);
+        for (; panel + side <= last && panel + side <= whole; panel += side)
+            panels_one(type, parts, side, m->panels + panel * panel_bytes, panel_bytes, end, x, out + 16 * panel);
         for (; panel < last; panel++) {
-            panels_one(type, parts, 1, panel < whole ? m->panels + panel * panel_bytes : m->tail, panel_bytes, x, y);
+            const uint8_t *at = panel < whole ? m->panels + panel * panel_bytes : m->tail;
+            panels_one(type, parts, 1, at, panel_bytes, end, x, y);
             memcpy(out + 16 * panel, y, sizeof(float) * (size_t)(panel < whole ? 16 : m->rows % 16));
         }
         return;
