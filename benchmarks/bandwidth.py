@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.kernels import NATIVE_LEVELS, choose_kernels
+from engine.kernels import NATIVE_LEVELS, Kernels, choose_kernels
 from engine.quantisation import Bytes
 
 STRETCH_BYTES = 1 << 29  # of one reading at most; still far larger than the caches
@@ -27,16 +27,18 @@ Reader = Callable[[Bytes], Any]
 
 
 class ReadSpeed:
-    """Reads `data`; `reader` names the faster way."""
+    """Reads `data` by as many threads as `kernels` have; `reader` names the faster way."""
 
-    def __init__(self, threads: int, data: memoryview) -> None:
+    def __init__(self, kernels: Kernels, data: memoryview) -> None:
         words = np.frombuffer(data, np.uint64, len(data) // 8)
         stretches = np.array_split(words, math.ceil(words.nbytes / STRETCH_BYTES))
         self._stretches = cycle([stretch.view(np.uint8) for stretch in stretches])
-        readers: dict[str, Reader] = {"numpy": _numpy_reader(threads)}
+        readers: dict[str, Reader] = {"numpy": _numpy_reader(kernels.threads)}
+        native: Any = kernels  # whose threads wait for work a while, in the way of any others
+        if NATIVE_LEVELS and kernels.name not in NATIVE_LEVELS:
+            native = choose_kernels(NATIVE_LEVELS[-1], kernels.threads, 8)
         if NATIVE_LEVELS:
-            kernels: Any = choose_kernels(NATIVE_LEVELS[-1], threads, 8)
-            readers["native"] = kernels.read
+            readers["native"] = native.read
         best = {name: max(self._speed(read) for _ in range(TRIALS)) for name, read in readers.items()}
         self.reader = max(best, key=best.__getitem__)
         self._read = readers[self.reader]

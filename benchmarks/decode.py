@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     with peer_beside(options.peer_python, subject, engine.threads, past + steps + 8) as peer:
         theirs = partial(peer.decode, ids[:past], steps) if peer is not None else None
         children = [peer.process] if peer is not None else []
-        speed = ReadSpeed(engine.threads, model.data)
+        speed = ReadSpeed(model.kernels, model.data)
         rounds = measure(options.rounds, speed, ours, theirs, children)
         beside = rounds.compared(peer)
     if beside is not None:

@@ -115,10 +115,10 @@ INLINE void panel_many(const packed_type type, int parts, const panel_view *v, c
 }
 
 /* How the weights of one token are read. Panels that go together share what is read of the activations, where the cores
- * bind and registers allow it. PQ2_0 keeps the memory busy alone, with its weights asked for further ahead than the
- * processor would guess (docs/performance.md has what was measured). */
-enum { NEAR_BYTES = 8192, FAR_BYTES = 24576 };
-INLINE int asks_far(const packed_type type) { return SIDE > 1 && type.group == 128 && type.bits == 2; }
+ * bind and registers allow it. Types of two bits keep the memory busy with one, with its weights asked for further ahead
+ * than the processor would guess (docs/performance.md has what was measured). */
+enum { NEAR_BYTES = 8192, FAR_BYTES = 20480 };
+INLINE int asks_far(const packed_type type) { return SIDE > 1 && type.bits == 2; }
 INLINE int panels_together(const packed_type type) { return asks_far(type) ? 1 : SIDE; }
 
 /* One token and `side` panels, `panel_bytes` apart, which share what is read of the activations; y [side][16]. Codes go

@@ -73,10 +73,11 @@ typedef long counter;
 
 enum { SPINS = 20000, SPINS_AT_END = 2000, LINE = 64 };
 
-/* A worker that does not come back has lost its processor to another program, for a slice of milliseconds, and would
- * again in the next job. One thread is several times faster than that, so the caller goes on alone for a while, and
- * for twice as long if it happens again soon after. */
-static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.1, MOST_ALONE_SECONDS = 0.8;
+/* A worker that does not come back has lost its processor for milliseconds. That happens now and then on any machine;
+ * where another program wants the processor it would happen again in the next job, and one thread is several times
+ * faster than that. So the caller goes on alone for a moment, and for twice as long each time that it happens again
+ * soon after. */
+static const double STALL_SECONDS = 0.001, ALONE_SECONDS = 0.002, MOST_ALONE_SECONDS = 0.8, SOON_SECONDS = 0.02;
 
 struct pool {
     counter round; /* a change means a new job, or the end; it may wrap, for a worker misses none */
@@ -235,7 +236,8 @@ static void wait_for_workers(pool *p, double task_seconds) {
     while (counter_load(&p->busy)) yield_thread(); /* with fewer free processors than threads they need ours */
     double end = now();
     if (end - begin <= STALL_SECONDS || end - begin <= 2 * task_seconds) return;
-    int soon = begin - p->alone_until < p->alone_for;
+    double calm = begin - p->alone_until;
+    int soon = calm < p->alone_for || calm < SOON_SECONDS;
     p->alone_for = soon ? 2 * p->alone_for : ALONE_SECONDS;
     if (p->alone_for > MOST_ALONE_SECONDS) p->alone_for = MOST_ALONE_SECONDS;
     p->alone_until = end + p->alone_for;
