@@ -144,7 +144,7 @@ INLINE void panels_one(const packed_type type, int parts, int side, const uint8_
         for (int p = 0; p < side; p++) {
             UNROLL
             for (int c = 0; c < chains; c++) high[p][c] = low[p][c] = a_zero();
-            prefetch(then + p * panel_bytes + x->blocks * code_bytes + soon * 32 * type.pieces);
+            prefetch_once(then + p * panel_bytes + x->blocks * code_bytes + soon * 32 * type.pieces);
         }
 #define DOT(K, CODES, INPUT)                                                                          \
     do {                                                                                              \
@@ -161,7 +161,7 @@ INLINE void panels_one(const packed_type type, int parts, int side, const uint8_
             V packed[SIDE];
             UNROLL
             for (int p = 0; p < side; p++) {
-                prefetch(then + p * panel_bytes + soon * code_bytes + 64 * r);
+                prefetch_once(then + p * panel_bytes + soon * code_bytes + 64 * r);
                 packed[p] = v_load(v[p].codes + b * code_bytes + 64 * r);
             }
             if (type.bits) {
@@ -225,7 +225,7 @@ INLINE void packed_of(const packed_type type, int parts, const packed_matrix *m,
         const uint8_t *start = m->panels + first * panel_bytes, *end = m->panels + last * panel_bytes;
         const int side = panels_together(type);
         int64_t panel = first;
-        for (int64_t i = 0; asks_far(type) && i < FAR_BYTES; i += 64) prefetch(start + i);
+        for (int64_t i = 0; asks_far(type) && i < FAR_BYTES; i += 64) prefetch_once(start + i);
         for (; panel + side <= last && panel + side <= whole; panel += side)
             panels_one(type, parts, side, m->panels + panel * panel_bytes, panel_bytes, end, x, out + 16 * panel);
         for (; panel < last; panel++) {

@@ -215,3 +215,5 @@ INLINE float f_fold(F x) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 INLINE void prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+/* For what is read once: it need not push other things out of the caches. */
+INLINE void prefetch_once(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_NTA); }

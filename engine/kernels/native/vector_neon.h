@@ -113,10 +113,10 @@ INLINE float f_fold(F a) {
     float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
-INLINE void prefetch(const void *p) {
 #if defined(__GNUC__) || defined(__clang__)
-    __builtin_prefetch(p);
+INLINE void prefetch(const void *p) { __builtin_prefetch(p); }
+INLINE void prefetch_once(const void *p) { __builtin_prefetch(p, 0, 0); }
 #else
-    (void)p;
+INLINE void prefetch(const void *p) { (void)p; }
+INLINE void prefetch_once(const void *p) { (void)p; }
 #endif
-}

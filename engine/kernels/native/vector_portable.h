@@ -116,3 +116,4 @@ INLINE float f_fold(F a) {
     return a.v[0];
 }
 INLINE void prefetch(const void *p) { (void)p; }
+INLINE void prefetch_once(const void *p) { (void)p; }
