@@ -654,7 +654,7 @@ cdef class Backend:
         tasks = (job.kv_heads + work.heads - 1) // work.heads * work.chunks
         with nogil:
             self.at.heads_half(&new_values, NULL, 0, NULL, values_at)
-            if tokens * job.positions * job.query.heads * job.query.dim < 32768:
+            if tokens * job.positions * job.query.heads * job.query.dim < 131072:  # threads cost more than they give
                 for task in range(tasks):
                     attention_task(&work, task)
             else:

@@ -2,7 +2,7 @@
 
 Packed matrices of the types below are brought to panel layout in the file's own memory when they are
 prepared; float matrices are read as the file has them. Whatever has no native form (other types, head
-dimensions that are no multiple of 16) is computed by the NumPy backend that this one extends.
+dimensions that are no multiple of 16, or above 1024) is computed by the NumPy backend that this one extends.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ highest_ids = _native.highest_ids
 
 _PACKED_NAMES = ("Q1_0", "Q2_0", "PQ2_0", "PTQ1_0", "Q4_0", "Q4_1", "Q8_0")  # in the order of the C code
 _PACKED = {name: index for index, name in enumerate(_PACKED_NAMES)}
+_MAX_DIM = 1024  # of heads that the C code has room for
 _DENSE = {F32.name: 0, F16.name: 1, BF16.name: 2}
 
 
@@ -105,7 +106,7 @@ class NativeKernels(NumpyKernels):
         scale: np.float32,
     ) -> Floats:
         """See NumpyKernels.attend."""
-        if query.shape[2] % 16 or value.shape[2] % 16:
+        if query.shape[2] % 16 or value.shape[2] % 16 or query.shape[2] > _MAX_DIM:
             return super().attend(query, key, value, norms, rope, keys, values, position, scale)
         mixed: Floats = self._native.attend(
             query,
@@ -135,6 +136,8 @@ class NativeKernels(NumpyKernels):
         weights: canon.DeltaWeights,
     ) -> Floats:
         """See NumpyKernels.delta_net."""
+        if state.shape[1] > _MAX_DIM:
+            return super().delta_net(inputs, gate, alpha, beta, recent, state, weights)
         w = weights
         out: Floats = self._native.delta_net(
             inputs, gate, alpha, beta, recent, state, w.convolution, w.a, w.dt, w.norm, w.epsilon

@@ -195,8 +195,12 @@ def attend(kernels: Kernels, query: Floats, keys: Halves, values: Halves, scale:
     return kernels.attend(query, *new, norms, still, *memories, position, scale)
 
 
-@pytest.mark.parametrize(("tokens", "past"), [(1, 0), (1, 20), (3, 40), (5, 0), (4, 13), (9, 70)])
-@pytest.mark.parametrize("dim", [16, 24, 48])
+ATTENTION_SIZES = product([(1, 0), (1, 20), (3, 40), (5, 0), (4, 13), (9, 70)], [16, 24, 48])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "past", "dim"), [*((*tokens, dim) for tokens, dim in ATTENTION_SIZES), (1, 1, 1040)]
+)
 def test_attention_equals_the_scalar_contract_by_bits(
     backend: Backend, tokens: int, past: int, dim: int
 ) -> None:
@@ -265,9 +269,9 @@ class DeltaCase:
 
 
 @cache
-def delta_case(tokens: int, taps: int = 4) -> DeltaCase:
-    """2 key heads of 16 dimensions, 4 value heads of 32; value head h reads key head h mod 2."""
-    keys, heads, dim, value_dim, epsilon = 2, 4, 16, 32, F(1e-6)
+def delta_case(tokens: int, taps: int, dim: int) -> DeltaCase:
+    """2 key heads of `dim` dimensions, 4 value heads of 32; value head h reads key head h mod 2."""
+    keys, heads, value_dim, epsilon = 2, 4, 32, F(1e-6)
     channels = 2 * keys * dim + heads * value_dim
     inputs, recent = normal(12, tokens, channels), normal(13, taps - 1, channels)
     gate, alpha, beta = (
@@ -309,13 +313,22 @@ def delta_case(tokens: int, taps: int = 4) -> DeltaCase:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "taps", "threads"), [(1, 4, 1), (1, 4, 3), (2, 4, 2), (5, 4, 5), (3, 2, 2), (67, 4, 2)]
+    ("tokens", "taps", "threads", "dim"),
+    [
+        (1, 4, 1, 16),
+        (1, 4, 3, 48),
+        (2, 4, 2, 16),
+        (5, 4, 5, 16),
+        (3, 2, 2, 32),
+        (67, 4, 2, 16),
+        (1, 4, 2, 1040),
+    ],
 )
 def test_delta_net_equals_the_scalar_contract_by_bits(
-    backend: Backend, tokens: int, taps: int, threads: int
+    backend: Backend, tokens: int, taps: int, threads: int, dim: int
 ) -> None:
     """Outputs and both memories, for fewer tokens than taps and for more than are gated together."""
-    case = delta_case(tokens, taps)
+    case = delta_case(tokens, taps, dim)
     recent, state = case.recent.copy(), case.state.copy()
     found = backend(threads, 16).delta_net(
         case.inputs, case.gate, case.alpha, case.beta, recent, state, case.weights

@@ -45,8 +45,8 @@ static void delta_inputs(const delta_job *job, int64_t first, int64_t last) {
     }
 }
 
-/* One token of 16 value columns: their state before and after lies in rows `step` and `to_step` floats apart. What
- * is at `soon` is asked for, 16 * dim floats, unless it is NULL. */
+/* One token of 16 value columns: their `state` in rows `step` floats apart goes `to` rows `to_step` apart, which may be
+ * the same. Unless `soon` is NULL, the 16 * dim floats there are asked for meanwhile. */
 INLINE F delta_step(int64_t dim, const float *state, int64_t step, float *to, int64_t to_step, const float *query,
                     const float *key, F value, float decay, float strength, const float *soon) {
     F lanes[16];

@@ -146,6 +146,16 @@ static void rms_norm(float *x, const float *add, const float *weight, float epsi
     }
 }
 
+/* Turn the pairs (first[i * step], second[i * step]). */
+INLINE void rotate_pairs(float *first, int64_t step, float *second, int64_t pairs, const float *cosines,
+                         const float *sines) {
+    for (int64_t i = 0; i < pairs; i++) {
+        const float a = first[i * step], b = second[i * step];
+        first[i * step] = a * cosines[i] - b * sines[i];
+        second[i * step] = a * sines[i] + b * cosines[i];
+    }
+}
+
 INLINE void one_head(const float *in, int64_t dim, const float *norm, float epsilon, const rope_rows *rope, int64_t t,
                      float *out) {
     if (norm) {
@@ -155,12 +165,8 @@ INLINE void one_head(const float *in, int64_t dim, const float *norm, float epsi
         memcpy(out, in, sizeof(float) * (size_t)dim);
     }
     const float *c = rope->cosines + t * rope->pairs, *s = rope->sines + t * rope->pairs;
-    int64_t step = rope->adjacent ? 2 : 1, other = rope->adjacent ? 1 : rope->pairs;
-    for (int64_t i = 0; i < rope->pairs; i++) {
-        float a = out[i * step], b = out[i * step + other];
-        out[i * step] = a * c[i] - b * s[i];
-        out[i * step + other] = a * s[i] + b * c[i];
-    }
+    if (rope->adjacent) rotate_pairs(out, 2, out + 1, rope->pairs, c, s);
+    else rotate_pairs(out, 1, out + rope->pairs, rope->pairs, c, s);
 }
 
 static void heads(const head_view *x, const float *norm, float epsilon, const rope_rows *rope, float *out) {
