@@ -38,7 +38,7 @@ def test_state_of_the_published_model() -> None:
     """27B at 8,192 tokens: 512 MiB of keys and values, 156,893,184 recurrent bytes; 1 GiB holds both."""
     nothing: Any = None  # the sizes do not depend on weights
     attention = Attention(AttentionShape(24, 4, 256, 256), *[nothing] * 7)
-    delta = DeltaNet(DeltaShape(16, 48, 128, 4), *[nothing] * 8)
+    delta = DeltaNet(DeltaShape(16, 48, 128, 4), *[nothing] * 4)
     assert 16 * attention.memory_bytes(8192) == 8192 * 65_536 == 512 << 20
     assert 48 * delta.memory_bytes(8192) == 48 * delta.checkpoint_bytes == 156_893_184
 
