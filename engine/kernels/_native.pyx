@@ -324,7 +324,7 @@ cdef struct attention_work:
     int64_t heads, step, chunks, scratch_size
 
 cdef struct delta_work:
-    const level *at
+    void (*part)(const delta_job *, int64_t, int64_t) noexcept nogil
     delta_job job
     int64_t heads, step
 
@@ -421,15 +421,10 @@ cdef void attention_task(void *context, long index) noexcept nogil:
     w.at.attention(&w.job, head, heads, first, last if last < w.job.query.tokens else w.job.query.tokens, scratch)
     free(memory)
 
-cdef void delta_inputs_task(void *context, long index) noexcept nogil:
+cdef void delta_task(void *context, long index) noexcept nogil:
     cdef delta_work *w = <delta_work *>context
     cdef int64_t first = index * w.step, last = first + w.step
-    w.at.delta_inputs(&w.job, first, last if last < w.heads else w.heads)
-
-cdef void delta_heads_task(void *context, long index) noexcept nogil:
-    cdef delta_work *w = <delta_work *>context
-    cdef int64_t first = index * w.step, last = first + w.step
-    w.at.delta_heads(&w.job, first, last if last < w.heads else w.heads)
+    w.part(&w.job, first, last if last < w.heads else w.heads)
 
 cdef void repack_task(void *context, long index) noexcept nogil:
     cdef repack_work *w = <repack_work *>context
@@ -687,17 +682,17 @@ cdef class Backend:
         dim = job.key_dim
         job.query_factor = <float>(dim ** -0.5)
         with nogil:
-            work.at, work.heads = self.at, 2 * job.key_heads + job.value_heads
-            work.step = self.heads_a_run(work.heads)
-            pool_run(self.threads_pool, delta_inputs_task, &work, (work.heads + work.step - 1) // work.step)
-            work.heads = job.value_heads
-            work.step = self.heads_a_run(work.heads)
-            pool_run(self.threads_pool, delta_heads_task, &work, (work.heads + work.step - 1) // work.step)
+            work.part = self.at.delta_inputs
+            self.each_head(&work, 2 * job.key_heads + job.value_heads)
+            work.part = self.at.delta_heads
+            self.each_head(&work, job.value_heads)
         return out
 
-    cdef int64_t heads_a_run(self, int64_t heads) noexcept nogil:
-        """How many heads follow each other on one thread: the next one's memory is asked for in time."""
-        return (heads + 4 * self.threads - 1) // (4 * self.threads)
+    cdef void each_head(self, delta_work *work, int64_t heads) noexcept nogil:
+        """All heads, in runs that stay on one thread: the next head's memory is asked for in time."""
+        work.heads = heads
+        work.step = (heads + 4 * self.threads - 1) // (4 * self.threads)
+        pool_run(self.threads_pool, delta_task, work, (heads + work.step - 1) // work.step)
 
     def unfold(self, cnp.ndarray z, int64_t block, cnp.ndarray signs):
         """signs * (H z), for z [tokens, width]."""
